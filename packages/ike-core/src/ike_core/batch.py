@@ -1,0 +1,54 @@
+"""What the model is given: tensors, the layout of their rows, and weights counted on the host."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from ike_core.examples import AnyExample, Comparison
+from ike_core.layout import Layout
+
+
+@attrs.frozen
+class Vocabulary:
+    """The ids that collating and generating need: plain integers, no tokenizer in the loop."""
+
+    size: int
+    """Ids are below this."""
+    pad: int
+    bos: int | None = None
+    eos: int | None = None
+
+
+@attrs.frozen
+class Batch:
+    """One micro-batch. `batch["input_ids"]` reads a tensor.
+
+    ike's own collates give input_ids_RT, position_ids_RT, attention_mask, and, as flat indices into R*T, what is
+    supervised: `predictors` [N] (where the model has just read what comes before), `targets` [N], `target_weights` [N]
+    (token weight x row weight), `target_paths` [N] (which of the batch's paths a target belongs to; an example is one
+    path, a comparison one a branch) and `ends` [P] (the last token of every path).
+    """
+
+    tensors: Mapping[str, Any]
+    weights: Mapping[str, float]
+    """'tokens', 'examples', 'pairs', or the objective's own names: what the means of this micro-batch are divided by."""
+    layout: Layout | None = None
+    """None: rows are padded and `attention_mask` says where."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[name]
+
+
+def weigh(examples: Iterable[AnyExample]) -> dict[str, float]:
+    """The standard weights of some examples, counted on the host.
+
+    tokens: sum of token weight x row weight over supervised positions that have a predecessor; examples: how many;
+    pairs: how many comparisons.
+    """
+    tokens, count, pairs = 0.0, 0, 0
+    for example in examples:
+        tokens += example.supervised
+        count += 1
+        pairs += isinstance(example, Comparison)
+    return {"tokens": tokens, "examples": float(count), "pairs": float(pairs)}

@@ -1,0 +1,246 @@
+"""The tables of a run file whose keys are ike's own. A part's own keys are its class's fields.
+
+Each field says in its metadata whether it is identity (changes an update) or mechanics (changes how, not what).
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from ike_core.config.component import Component
+
+
+def identity(default: Any = attrs.NOTHING, **options: Any) -> Any:
+    """A key that changes an update."""
+    return attrs.field(default=default, metadata={"kind": "identity"}, kw_only=True, **options)
+
+
+def mechanics(default: Any = attrs.NOTHING, **options: Any) -> Any:
+    """A key that changes how, not what."""
+    return attrs.field(default=default, metadata={"kind": "mechanics"}, kw_only=True, **options)
+
+
+@attrs.frozen
+class RunSection:
+    """`[run]`"""
+
+    name: str = mechanics("run", validator=attrs.validators.matches_re(r"[A-Za-z0-9][A-Za-z0-9._-]*"))
+    """First part of the run's id, and so of its folder."""
+    root: Path = mechanics(Path("runs"))
+    """Folder that holds the runs."""
+    seed: int = identity(17, validator=attrs.validators.in_(range(2**63)))
+    """Of the data order and of all randomness."""
+    group: str = mechanics("")
+    """Passed on to trackers."""
+
+
+@attrs.frozen
+class ModelSection:
+    """`[model]`: the part's own keys, and those that core takes for any part."""
+
+    part: Component
+    attention: str = mechanics("auto")
+    """'auto', or any name that transformers knows."""
+    activation_checkpointing: bool = mechanics(False)
+    """Recompute activations in the backward instead of keeping them."""
+    freeze: tuple[str, ...] = identity(())
+    """Regular expressions over parameter names: these don't learn."""
+    train: tuple[str, ...] = identity(())
+    """Regular expressions over parameter names: only these learn."""
+
+
+@attrs.frozen
+class DataSection:
+    """`[data.train]`, or a `[data.valid.<name>]` laid over it."""
+
+    files: tuple[str, ...]
+    """Paths and globs, absolute once resolved."""
+    limit: int = identity(0, validator=attrs.validators.ge(0))
+    """Rows at most; 0: all."""
+    max_tokens: int = identity(0, validator=attrs.validators.ge(0))
+    """Of an example; 0: the smaller of batch.tokens_per_device and the model's positions."""
+    too_long: Literal["skip", "truncate_left", "truncate_right"] = identity("skip")
+    """What becomes of an example with more tokens."""
+    processor: Component | None = identity(None)
+    """What reads a row."""
+
+
+@attrs.frozen
+class HoldoutSection:
+    """`[data.holdout]`: training rows kept for evaluation, drawn before they are processed."""
+
+    count: int = identity(0, validator=attrs.validators.ge(0))
+    share: float = identity(0.0, validator=[attrs.validators.ge(0.0), attrs.validators.lt(1.0)])
+
+
+@attrs.frozen
+class LedgerSection:
+    """`[data.ledger]`"""
+
+    budget: float = mechanics(0.01, validator=[attrs.validators.ge(0.0), attrs.validators.le(1.0)])
+    """Share of rows that may be unusable before the run is refused."""
+
+
+@attrs.frozen
+class Data:
+    """`[data]`"""
+
+    train: DataSection | None = identity(None)
+    valid: Mapping[str, DataSection] = mechanics(attrs.Factory(dict))
+    holdout: HoldoutSection | None = identity(None)
+    ledger: LedgerSection = mechanics(attrs.Factory(LedgerSection))
+
+
+@attrs.frozen
+class EngineSection:
+    """`[engine]`"""
+
+    part: Component
+    precision: Literal["fp32", "bf16", "fp64"] = identity("fp32")
+    """bf16: bf16 parameters, float32 masters, moments and gradient sums. fp64: the plain engine only."""
+    clip_norm: float = identity(1.0, validator=attrs.validators.ge(0.0))
+    """Largest gradient norm; 0: no clipping."""
+    on_nonfinite: Literal["stop", "skip"] = identity("stop")
+    """What a loss or gradient that is not finite does. Either way the update is not kept."""
+    skip_budget: int = identity(10, validator=attrs.validators.ge(0))
+    """Updates that may be skipped before the run stops all the same."""
+
+
+@attrs.frozen
+class GroupSection:
+    """`[optimizer.groups.<name>]`: parameters with rates of their own; the first group that matches takes one."""
+
+    match: str
+    """Regular expression, searched in parameter names."""
+    lr_scale: float = identity(1.0, validator=attrs.validators.ge(0.0))
+    weight_decay: float | None = identity(None, validator=attrs.validators.optional(attrs.validators.ge(0.0)))
+    """Of the group's matrices; None: the optimizer's."""
+    schedule: Component | None = identity(None)
+    """None: the run's."""
+
+
+@attrs.frozen
+class OptimizerSection:
+    """`[optimizer]`"""
+
+    part: Component
+    peak_lr: float = identity(1e-5, validator=attrs.validators.ge(0.0))
+    """Learning rate where the schedule's factor is 1."""
+    groups: Mapping[str, GroupSection] = identity(attrs.Factory(dict))
+
+
+@attrs.frozen
+class BatchSection:
+    """`[batch]`"""
+
+    examples_per_step: int = identity(64, validator=attrs.validators.ge(1))
+    """Over all ranks: a run means the same on 1 or 64 GPUs."""
+    tokens_per_device: int = mechanics(8192, validator=attrs.validators.ge(2))
+    """Ceiling of one micro-batch on one rank."""
+    examples_per_device: int = mechanics(0, validator=attrs.validators.ge(0))
+    """Ceiling of one micro-batch on one rank; 0: no further limit."""
+    packing: Literal["auto", "required", "off"] = mechanics("auto")
+    """Documents end to end in a row; auto pads where the model can't read such rows."""
+    collate: Component | None = mechanics(None)
+    """None: ike_tasks:Packed for an objective, ike_core.runtime:Padded for a plain function."""
+
+
+@attrs.frozen
+class LengthSection:
+    """`[length]`: exactly one of the two."""
+
+    epochs: float | None = mechanics(None, validator=attrs.validators.optional(attrs.validators.gt(0.0)))
+    steps: int | None = mechanics(None, validator=attrs.validators.optional(attrs.validators.ge(1)))
+
+
+@attrs.frozen
+class Every:
+    """How often: exactly one of the two."""
+
+    steps: int | None = mechanics(None, validator=attrs.validators.optional(attrs.validators.ge(1)))
+    epochs: float | None = mechanics(None, validator=attrs.validators.optional(attrs.validators.gt(0.0)))
+
+
+@attrs.frozen
+class CadenceSection:
+    """`[cadence]`. Evaluation is also due before the first step and at the end, a save at the end."""
+
+    log: Every = mechanics(attrs.Factory(lambda: Every(steps=10)))
+    evaluate: Every = mechanics(attrs.Factory(lambda: Every(epochs=1.0)))
+    save: Every | None = mechanics(None)
+    """None: at the end only."""
+
+
+@attrs.frozen
+class EvaluateSection:
+    """`[evaluate.<name>]`: an inference task, or an objective on other data."""
+
+    part: Component
+    files: tuple[str, ...]
+    limit: int = mechanics(0, validator=attrs.validators.ge(0))
+    cadence: Every | None = mechanics(None)
+    """None: cadence.evaluate."""
+    processor: Component | None = mechanics(None)
+    max_tokens: int = mechanics(0, validator=attrs.validators.ge(0))
+    too_long: Literal["skip", "truncate_left", "truncate_right"] = mechanics("skip")
+
+
+@attrs.frozen
+class InferenceSection:
+    """`[inference]`"""
+
+    part: Component
+    files: tuple[str, ...]
+    output: Path
+    """One row a record, in input order, each exactly once; the record's own columns kept."""
+    limit: int = mechanics(0, validator=attrs.validators.ge(0))
+
+
+@attrs.frozen
+class LaunchSection:
+    """`[launch]`"""
+
+    ranks: int | Literal["auto"] = mechanics("auto")
+    """auto: one per GPU, else 1."""
+    port: int = mechanics(0, validator=[attrs.validators.ge(0), attrs.validators.lt(65536)])
+    """Where the ranks meet; 0: a free one."""
+
+
+DEFAULT_USES: Mapping[str, str] = {
+    "model": "ike_core.runtime:PretrainedModel",
+    "tokenizer": "ike_data:HFTokenizer",
+    "engine": "ike_core.runtime:DeepSpeed",
+    "optimizer": "ike_core.runtime:AdamW",
+    "schedule": "ike_core:Schedule",
+    "checkpoint": "ike_ckpt:SafetensorsStore",
+    "inference": "ike_tasks:Generate",
+    "trackers.console": "ike_core:ConsoleTracker",
+    "trackers.lines": "ike_core:JsonLinesTracker",
+}
+"""The part of a table that says no `uses`. The two trackers are there unless removed (`~trackers.console`)."""
+
+
+@attrs.frozen(kw_only=True)
+class Sections:
+    """A run file, typed. A table that is absent and has no default is None."""
+
+    run: RunSection = attrs.Factory(RunSection)
+    model: ModelSection | None = None
+    frozen: Mapping[str, ModelSection] = attrs.Factory(dict)
+    tokenizer: Component | None = None
+    data: Data = attrs.Factory(Data)
+    objective: Component | None = None
+    engine: EngineSection
+    optimizer: OptimizerSection
+    schedule: Component
+    batch: BatchSection = attrs.Factory(BatchSection)
+    length: LengthSection = attrs.Factory(lambda: LengthSection(epochs=1.0))
+    cadence: CadenceSection = attrs.Factory(CadenceSection)
+    evaluate: Mapping[str, EvaluateSection] = attrs.Factory(dict)
+    checkpoint: Component | None = None
+    hooks: Mapping[str, Component] = attrs.Factory(dict)
+    inference: InferenceSection | None = None
+    trackers: Mapping[str, Component] = attrs.Factory(dict)
+    launch: LaunchSection = attrs.Factory(LaunchSection)
