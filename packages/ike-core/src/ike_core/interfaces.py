@@ -307,8 +307,11 @@ class Engine(Protocol):
     gathers: bool
     """True under ZeRO-3: a forward is collective, every rank makes as many."""
 
-    def begin(self, *, is_last: bool) -> None:
-        """Before each forward of a step; `is_last` says that `update` follows this micro-batch."""
+    def begin(self, *, is_last: bool, seed: int) -> None:
+        """Before each forward of a step; `is_last` says that `update` follows this micro-batch.
+
+        Dropout draws from `seed`, so that a step repeats exactly on the same layout.
+        """
         ...
 
     def place(self, batch: Batch) -> Batch:
@@ -319,8 +322,11 @@ class Engine(Protocol):
         """Backward of one micro-batch; collective on the last."""
         ...
 
-    def update(self, factor: float) -> UpdateReport:
-        """Collective: clip, set the learning rate to factor x peak, step."""
+    def update(self, factors: Mapping[str, float]) -> UpdateReport:
+        """Collective: clip, set each group's learning rate to its factor x its peak, step.
+
+        `factors` is by group name; '' is for all groups that are not named.
+        """
         ...
 
     def evaluating(self) -> AbstractContextManager[None]:
@@ -333,6 +339,46 @@ class Engine(Protocol):
         Only rank 0 may keep what it is given beyond the next turn, and then as a copy.
         """
         ...
+
+
+@runtime_checkable
+class EnginePart(Protocol):
+    """`[engine]`: starts the ranks' world and builds engines in it."""
+
+    def start(self) -> World:
+        """Collective: the device is chosen, the ranks have met."""
+        ...
+
+    def building(self, *, precision: str) -> AbstractContextManager[None]:
+        """Stands around the building of the model (ZeRO-3 deals out parameters as they are made)."""
+        ...
+
+    def build(self, model: Module, names: "ParameterNames", *, settings: "EngineSettings", world: World) -> Engine:
+        """Collective: an engine that trains. `model` is what `Collate.prepare` returned."""
+        ...
+
+    def build_for_inference(
+        self, model: Module, names: "ParameterNames", *, settings: "EngineSettings", world: World
+    ) -> Engine:
+        """Collective: an engine that only runs: a replica a rank, or shards under ZeRO-3."""
+        ...
+
+
+@attrs.frozen
+class ParameterNames:
+    """The module whose parameter names are the model's own, whatever wraps it."""
+
+    module: Module
+
+
+@attrs.frozen(kw_only=True)
+class EngineSettings:
+    """What core takes from `[engine]` and `[optimizer]` for any part."""
+
+    precision: str
+    clip_norm: float
+    new_optimizer: Callable[[Module], Any] | None = None
+    """Module with its parameters in place -> torch optimizer; each group's lr is its peak."""
 
 
 # -- the run ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,184 @@
+"""The DeepSpeed engine: ZeRO 0 to 3, one division, which is ike's.
+
+DeepSpeed is told that every backward is a step of its own (gradient_accumulation_steps = 1), which micro-batch is the
+last, and not to divide; what it still does is to average over ranks, which the loop's factor `replicas` undoes.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal
+
+import attrs
+import torch
+from torch import Tensor, nn
+
+from ike_core.batch import Batch
+from ike_core.errors import ConfigError
+from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
+from ike_core.runtime.deepspeed_config import deepspeed_config
+from ike_core.runtime.gradients import gradient_norm, poisoned
+from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
+from ike_core.runtime.placement import place
+from ike_core.runtime.seeds import seed_dropout
+from ike_core.runtime.torch_engine import TorchEngine, named_weights, replica
+from ike_core.runtime.torch_world import TorchWorld
+
+
+@attrs.frozen
+class DeepSpeed:
+    """Any number of ranks, by DeepSpeed."""
+
+    zero_stage: Literal[0, 1, 2, 3] = 1
+    """What the ranks share out: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters."""
+    raw: Mapping[str, Any] = attrs.field(factory=dict)
+    """Handed on to DeepSpeed; keys that ike owns, or that DeepSpeed doesn't know, are refused."""
+
+    def start(self) -> TorchWorld:
+        return TorchWorld.start(needs_group=True)
+
+    @contextmanager
+    def building(self, *, precision: str) -> Iterator[None]:
+        if precision == "fp64":
+            raise ConfigError(
+                "engine.precision = fp64 is for engine.uses = ike_core.runtime:PlainTorch; DeepSpeed's ZeRO-0 refuses it"
+            )
+        if precision == "bf16" and self.zero_stage == 0:
+            raise ConfigError(
+                "engine.precision = bf16 needs engine.zero_stage >= 1: without ZeRO, DeepSpeed takes a step of its own "
+                "when it starts, and the weights have already moved"
+            )
+        with self._dealing_out(precision):
+            yield
+
+    def _dealing_out(self, precision: str) -> AbstractContextManager[Any]:
+        if self.zero_stage < 3:
+            return nullcontext()
+        return _zero3_building(self._config(precision, clip_norm=0.0, ranks=torch.distributed.get_world_size()))
+
+    def build(
+        self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
+    ) -> "DeepSpeedEngine":
+        assert settings.new_optimizer is not None
+        config = self._config(settings.precision, clip_norm=settings.clip_norm, ranks=world.size)
+        if self.zero_stage < 3:
+            model.to(world.device)
+        optimizer = settings.new_optimizer(model)
+        peaks = peaks_of(optimizer)
+        engine = _initialize(model, optimizer, config)
+        engine.train()
+        return DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
+
+    def build_for_inference(
+        self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
+    ) -> "DeepSpeedEngine | TorchEngine":
+        if self.zero_stage < 3:
+            return replica(model, names, world)
+        engine = _initialize(model, None, self._config(settings.precision, clip_norm=0.0, ranks=world.size))
+        engine.eval()
+        return DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
+
+    def _config(self, precision: str, *, clip_norm: float, ranks: int) -> dict[str, Any]:
+        return deepspeed_config(
+            zero_stage=self.zero_stage, precision=precision, clip_norm=clip_norm, raw=self.raw, ranks=ranks
+        )
+
+
+@contextmanager
+def _zero3_building(config: dict[str, Any]) -> Iterator[None]:
+    """Parameters are dealt out as they are made, and transformers knows that it loads into shards."""
+    import deepspeed  # 2.4 s, and the plain engine needs none of it
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config
+
+    _quiet()
+    alive = HfDeepSpeedConfig(config)  # from_pretrained asks for it through a weak reference
+    try:
+        with deepspeed.zero.Init(config_dict_or_path=config):
+            yield
+    finally:
+        del alive
+        unset_hf_deepspeed_config()
+
+
+def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None, config: dict[str, Any]) -> Any:
+    import deepspeed
+
+    _quiet()
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    return engine
+
+
+def _quiet() -> None:
+    """DeepSpeed greets with a page a rank."""
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+
+
+@attrs.define(eq=False)
+class DeepSpeedEngine:
+    """See `ike_core.interfaces.Engine`."""
+
+    model: Any
+    """The deepspeed engine: calling it runs the module with ZeRO's hooks."""
+    names: ParameterNames
+    world: TorchWorld
+    zero_stage: int
+    _peaks: list[float]
+    clip_norm: float = attrs.field(kw_only=True)
+
+    @property
+    def gathers(self) -> bool:
+        return self.zero_stage == 3
+
+    def begin(self, *, is_last: bool, seed: int) -> None:
+        seed_dropout(seed)
+        self.model.set_gradient_accumulation_boundary(is_last)
+
+    def place(self, batch: Batch) -> Batch:
+        return place(batch, self.world.device)
+
+    def accumulate(self, loss: Tensor) -> None:
+        self.model.backward(poisoned(loss), scale_wrt_gas=False)
+
+    def update(self, factors: Mapping[str, float]) -> UpdateReport:
+        learning_rate = set_learning_rates(self.model.optimizer, self._peaks, factors)
+        if self.zero_stage == 0:
+            return self._update_unsharded(learning_rate)
+        skipped = self.model.skipped_steps
+        self.model.step()
+        norm = self.model.get_global_grad_norm()
+        return UpdateReport(norm, learning_rate, applied=self.model.skipped_steps == skipped)
+
+    def _update_unsharded(self, learning_rate: float) -> UpdateReport:
+        """Without ZeRO DeepSpeed tells no norm, and applies what is not finite: both are seen to here."""
+        norm = float(gradient_norm(self.model.module.parameters()))  # the one read of an update
+        applied = math.isfinite(norm)
+        if applied:
+            self.model.step()
+        else:
+            self.model.zero_grad()
+        return UpdateReport(norm, learning_rate, applied=applied)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.model.train(was_training)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        if self.zero_stage < 3:
+            yield from named_weights(self.names.module)
+            return
+        from deepspeed.zero import GatheredParameters
+
+        parameters = dict(self.names.module.named_parameters())
+        for name, parameter in parameters.items():  # one at a time: a gather holds one full tensor a rank
+            with GatheredParameters([parameter]):
+                yield name, parameter.detach()
+        for name, tensor in named_weights(self.names.module):
+            if name not in parameters:
+                yield name, tensor
