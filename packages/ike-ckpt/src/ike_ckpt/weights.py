@@ -1,0 +1,141 @@
+"""Model weights as sharded safetensors, as transformers reads them; one tensor in memory beyond the open shard."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import attrs
+import torch
+from ike_core.errors import CheckpointError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+SHARD_BYTES = 1 << 30
+"""Largest file, but for a single tensor that is larger; also what rank 0 holds in memory while writing."""
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+
+@attrs.frozen
+class WrittenWeights:
+    """What lies in the folder."""
+
+    files: tuple[str, ...]
+    bytes: int
+    """Of all tensors, headers not counted."""
+    dtype: torch.dtype | None
+    """Of the floating-point tensors with most bytes; None where there are none."""
+
+
+def write_weights(
+    folder: Path,
+    named_tensors: Iterable[tuple[str, Tensor]],
+    *,
+    tied: Mapping[str, str] | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> WrittenWeights:
+    """Writes full tensors, in their own dtype, into `folder`; a tensor given may be gone after the next turn.
+
+    Views, shared storage and any strides are fine: every tensor is copied on its own. `tied` says which names share a
+    tensor with another, which is among those given; it is kept in the files' headers.
+    One shard becomes `model.safetensors`, more get an index. Raises CheckpointError for a tensor without values (under
+    ZeRO-3 a placeholder), a name that comes twice, or no tensor at all.
+    """
+    writer = _ShardWriter(folder, shard_bytes, {"format": "pt", **(tied or {})})
+    for name, tensor in named_tensors:
+        writer.add(name, tensor)
+    return writer.finish()
+
+
+@attrs.define
+class _ShardWriter:
+    """The shard that is being filled, and those that are on disk."""
+
+    folder: Path
+    shard_bytes: int
+    header: Mapping[str, str]
+    _open: dict[str, Tensor] = attrs.field(factory=dict)
+    _open_bytes: int = 0
+    _shards: list[tuple[str, ...]] = attrs.field(factory=list)
+    _names: set[str] = attrs.field(factory=set)
+    _bytes_of: dict[torch.dtype, int] = attrs.field(factory=dict)
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        if tensor.numel() == 0:
+            raise CheckpointError(
+                f"{name} has no values (shape {list(tensor.shape)}): under ZeRO-3 that is a placeholder, not the "
+                f"weight; give the gathered tensor (a pipeline's save_checkpoint does)"
+            )
+        if name in self._names:
+            raise CheckpointError(f"{name} came twice; a tied weight is written once, under one name")
+        size = tensor.numel() * tensor.element_size()
+        if self._open and self._open_bytes + size > self.shard_bytes:
+            self._flush()
+        self._names.add(name)
+        self._open[name] = _own_copy(tensor)
+        self._open_bytes += size
+        self._bytes_of[tensor.dtype] = self._bytes_of.get(tensor.dtype, 0) + size
+
+    def finish(self) -> WrittenWeights:
+        """Flushes what is left and names the files."""
+        if not self._names:
+            raise CheckpointError("the model gave no weights to save")
+        self._flush()
+        total = sum(self._bytes_of.values())
+        count = len(self._shards)
+        files = [SINGLE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+        for number, file in enumerate(files):
+            self._numbered(number).rename(self.folder / file)
+        if count > 1:
+            weight_map = {name: file for file, names in zip(files, self._shards, strict=True) for name in names}
+            index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+            (self.folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+        floating = {dtype: size for dtype, size in self._bytes_of.items() if dtype.is_floating_point}
+        return WrittenWeights(tuple(files), total, max(floating, key=floating.__getitem__) if floating else None)
+
+    def _flush(self) -> None:
+        path = self._numbered(len(self._shards))
+        try:
+            save_file(self._open, path, metadata=dict(self.header))
+        except SafetensorError as error:  # the library's own class also for a full disk
+            raise CheckpointError(f"{path} ({self._open_bytes / 1e6:.1f} MB) could not be written: {error}") from error
+        self._shards.append(tuple(self._open))
+        self._open.clear()
+        self._open_bytes = 0
+
+    def _numbered(self, number: int) -> Path:
+        return self.folder / f"shard-{number + 1:05}.safetensors"  # how many there will be is known at the end
+
+
+def _own_copy(tensor: Tensor) -> Tensor:
+    """On the host, contiguous, in memory of its own: safetensors refuses shared and strided tensors."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor.detach())
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """What `write_weights` wrote, tied names included; as `load_state_dict` takes it. Nothing in a file can run code.
+
+    Raises CheckpointError naming the file where one is missing, cut off, or not in the index's words.
+    """
+    tensors: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    for file in _files(folder):
+        try:
+            with safe_open(folder / file, framework="pt") as opened:
+                tensors.update((name, opened.get_tensor(name)) for name in opened.keys())  # noqa: SIM118 not a dict
+                tied.update(opened.metadata() or {})
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{folder / file} can't be read: {error}") from error
+    tied.pop("format", None)
+    return tensors | {name: tensors[kept] for name, kept in tied.items() if kept in tensors}
+
+
+def _files(folder: Path) -> list[str]:
+    index = folder / INDEX
+    if not index.exists():
+        return [SINGLE]
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
