@@ -52,6 +52,16 @@ class ModelSection:
 
 
 @attrs.frozen
+class FrozenSection:
+    """`[frozen.<name>]`: a model that doesn't learn. Its part's `path` left out: the policy as it stood at step 0."""
+
+    part: Component
+    attention: str = mechanics("auto")
+    dtype: Literal["float32", "bfloat16", "float64"] | None = identity(None)
+    """Of its parameters; None: those of engine.precision."""
+
+
+@attrs.frozen
 class DataSection:
     """`[data.train]`, or a `[data.valid.<name>]` laid over it."""
 
@@ -228,7 +238,7 @@ class Sections:
 
     run: RunSection = attrs.Factory(RunSection)
     model: ModelSection | None = None
-    frozen: Mapping[str, ModelSection] = attrs.Factory(dict)
+    frozen: Mapping[str, FrozenSection] = attrs.Factory(dict)
     tokenizer: Component | None = None
     data: Data = attrs.Factory(Data)
     objective: Component | None = None
