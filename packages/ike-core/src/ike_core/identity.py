@@ -1,0 +1,27 @@
+"""The run's own name and folder, where no checkpoint part makes them."""
+
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ike_core.interfaces import World
+
+RUN_FILE = "IKE_RUN_FILE"
+"""The launcher's: rank 0 writes the run's folder into the file of that name."""
+
+
+def own_fileid(name: str, root: Path, world: World) -> str:
+    """Collective: `<name>-<UTC time>-<random>`, made and its folder created by rank 0, received by all."""
+    made = ""
+    if world.is_first:
+        made = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        (root / made).mkdir(parents=True)
+    return str(world.broadcast(made))
+
+
+def tell_launcher(folder: Path, world: World) -> None:
+    """The launcher keeps its logs beside the run once it knows where that is."""
+    told = os.environ.get(RUN_FILE)
+    if told and world.is_first:
+        Path(told).write_text(str(folder.resolve()))
