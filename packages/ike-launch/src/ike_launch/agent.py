@@ -1,0 +1,147 @@
+"""The process that keeps this host's ranks, by torch's elastic agent.
+
+`python -m ike_launch.agent JOB LIFELINE`: JOB is the file that `ike_launch.supervisor` wrote, LIFELINE the descriptor of
+a pipe whose other end the launcher holds. A byte on it says go; its end says that the launcher is gone, and so the
+ranks go too. This is the only module of the package that imports torch.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.api import SubprocessContext
+from torch.distributed.elastic.rendezvous import RendezvousParameters, registry
+
+from ike_launch.job import MONITOR_SECONDS, Job
+
+
+class RankLogs(LogsSpecs):
+    """Every rank's output and failure in files of its own; the ranks are told where by their environment."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(str(job.logs))
+        self._job = job
+
+    @property
+    def root_log_dir(self) -> str:
+        return str(self._job.logs)
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Called by torch just before the ranks start, with the environment of each: the one place to add to it."""
+        destinations = LogsDest()
+        for local_rank, environment in envs.items():
+            rank = int(environment["RANK"])
+            # torch opens both for writing from the start: two streams in one file would overwrite each other.
+            destinations.stdouts[local_rank] = str(self._job.stdout(rank))
+            destinations.stderrs[local_rank] = str(self._job.stderr(rank))
+            destinations.error_files[local_rank] = environment["TORCHELASTIC_ERROR_FILE"] = str(
+                self._job.torch_error(rank)
+            )
+            environment["IKE_FAILURE_FILE"] = str(self._job.failure(rank))
+        return destinations
+
+
+class RankAgent(LocalElasticAgent):
+    """torch's agent with our own grace, and with a note of who failed before anyone was stopped."""
+
+    def __init__(self, spec: WorkerSpec, job: Job) -> None:
+        super().__init__(spec, RankLogs(job))
+        self._job = job
+        self.failed_by_themselves: list[int] = []
+
+    def exit_codes(self) -> dict[int, int | None]:
+        """Of each rank; negative: killed by that signal; None: still there."""
+        if not isinstance(self._pcontext, SubprocessContext):
+            return {}
+        handlers = self._pcontext.subprocess_handlers
+        return {worker.global_rank: handlers[worker.local_rank].proc.poll() for worker in self._worker_group.workers}
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        pids = super()._start_workers(worker_group)
+        self._job.note("started", pids=list(pids.values()))
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        # On a failure torch itself would close its context with 30 s of grace, a number that nothing sets: a survivor
+        # that catches SIGTERM would hold the run that long. So it is closed here, before torch looks.
+        failed = [rank for rank, code in self.exit_codes().items() if code]
+        if failed and self._pcontext is not None:
+            self.failed_by_themselves = failed
+            self._job.note("failed", ranks=failed, time=time.time())
+            self._pcontext.close(signal.SIGTERM, timeout=self._job.failure_grace_seconds)
+        return super()._monitor_workers(worker_group)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        """`timeout` is torch's own choice; ours is the job's."""
+        if self._pcontext is not None:
+            self._pcontext.close(death_sig, timeout=self._job.stop_grace_seconds)
+        super()._shutdown(death_sig, timeout)
+
+
+def build_agent(job: Job) -> RankAgent:
+    """One host: the agent hosts the store that the ranks meet at, on a free port unless the job names one."""
+    rendezvous = RendezvousParameters(
+        backend="c10d",
+        endpoint=f"{job.host}:{job.port}",
+        run_id=job.launch_id,
+        min_nodes=1,
+        max_nodes=1,
+        local_addr=job.host,  # else the host's own name is looked up, which fails where nothing resolves it
+        is_host=True,  # else a busy port makes it a client of whatever listens there, and it waits
+        timeout=60,
+    )
+    # torch substitutes ${local_rank}, and turns $$ into $, in every argument: escaped, each arrives as it was given.
+    command, *arguments = [job.command[0], *(argument.replace("$", "$$") for argument in job.command[1:])]
+    spec = WorkerSpec(
+        role="rank",
+        local_world_size=job.ranks,
+        rdzv_handler=registry.get_rendezvous_handler(rendezvous),
+        entrypoint=command,
+        args=tuple(arguments),
+        max_restarts=0,
+        monitor_interval=MONITOR_SECONDS,
+        local_addr=job.host,
+    )
+    return RankAgent(spec, job)
+
+
+def die_with_the_launcher(lifeline: int) -> None:
+    """Stops the ranks when the other end of the pipe closes, however the launcher ended."""
+
+    def wait() -> None:
+        while os.read(lifeline, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> int:
+    job = Job.read(Path(sys.argv[1]))
+    lifeline = int(sys.argv[2])
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+    if not os.read(lifeline, 1):
+        return 0
+    die_with_the_launcher(lifeline)
+    agent = build_agent(job)
+    stopped = None
+    try:
+        agent.run()
+    except SignalException as signalled:
+        stopped = int(signalled.sigval)
+    codes = agent.exit_codes()
+    job.note("ended", exit_codes=codes, failed=agent.failed_by_themselves, stopped_by=stopped)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
