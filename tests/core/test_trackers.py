@@ -171,13 +171,14 @@ def test_a_line_is_said_on_stderr_where_no_screen_is_left(capfd) -> None:
     ]
 
 
-def test_a_step_without_values_moves_only_the_screens() -> None:
+def test_a_step_of_which_nothing_is_logged_moves_only_the_screens() -> None:
     screen, other = FakeScreen(), Fake()
     trackers = Trackers({"screen": lambda: screen, "other": lambda: other}, FIRST)
-    trackers.log(1, {})
-    trackers.log(2, {"loss": 1.0})
-    assert screen.heard == [1, (2, {"loss": 1.0})]
-    assert other.heard == [(2, {"loss": 1.0})]
+    trackers.advance(1)
+    trackers.advance(2)  # within 0.2 s of the last: not worth the while
+    trackers.log(3, {"loss": 1.0})
+    assert screen.heard == [1, (3, {"loss": 1.0})]
+    assert other.heard == [(3, {"loss": 1.0})]
 
 
 @pytest.mark.parametrize("world", [FIRST, SECOND])
@@ -262,7 +263,9 @@ trackers = Trackers({"console": ConsoleTracker}, S(is_first=True))
 trackers.say("64 rows, 2 skipped [see ledger.jsonl]")
 trackers.start(S(name="run", steps=20))
 for step in range(1, 21):
-    trackers.log(step, {"loss": 1 / step, "tokens_per_second": 1234.5} if step % 5 == 0 else {})
+    trackers.advance(step)
+    if step % 5 == 0:
+        trackers.log(step, {"loss": 1 / step, "tokens_per_second": 1234.5})
 trackers.finish()
 """
 
@@ -311,7 +314,6 @@ def test_under_the_launcher_lines_stay_plain_and_the_bar_s_numbers_go_to_its_fil
     console = ConsoleTracker()
     console.start(facts(tmp_path, steps=20))
     console.advance(1)
-    console.advance(2)  # within 0.2 s of the last: not worth a line
     console.log(3, {"loss": 0.5, "tokens_per_second": 100.0})
     console.finish()
     assert capfd.readouterr().out == "step 3/20  loss 0.5  tokens_per_second 100\n"

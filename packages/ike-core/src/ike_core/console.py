@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 
 PROGRESS_FILE_VARIABLE = "IKE_PROGRESS_FILE"
 """Set by ike-launch for rank 0: the launcher owns the terminal, and reads from this file what its bar should show."""
-REDRAW_SECONDS = 0.2  # a bar needs no more, whatever the speed of the steps
-NOT_SHOWN = {"epoch", "examples", "tokens", "supervised_tokens", "seconds"}  # in log.jsonl for who wants them
+NOT_SHOWN = {"epoch", "examples", "tokens", "supervised_tokens", "seconds", "peak_memory_bytes"}  # log.jsonl has them
 
 
 def is_terminal() -> bool:
@@ -95,7 +93,6 @@ class ConsoleTracker:
     _steps: int = attrs.field(init=False, default=0)
     _bar: ProgressBar | None = attrs.field(init=False, default=None)
     _progress: TextIO | None = attrs.field(init=False, default=None)
-    _drawn_at: float = attrs.field(init=False, default=-REDRAW_SECONDS)
 
     def start(self, run: RunFacts) -> None:
         self._steps = run.steps
@@ -115,8 +112,7 @@ class ConsoleTracker:
             print(line, flush=True)
 
     def advance(self, step: int) -> None:
-        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
-            self._draw({"step": step, "steps": self._steps})
+        self._draw({"step": step, "steps": self._steps})
 
     def finish(self) -> None:
         if self._bar is not None:
@@ -125,7 +121,6 @@ class ConsoleTracker:
             self._progress.close()
 
     def _draw(self, values: Mapping[str, Any]) -> None:
-        self._drawn_at = time.monotonic()
         if self._bar is not None:
             self._bar.update(values)
         if self._progress is not None:

@@ -3,6 +3,7 @@
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from ike_core.errors import ConfigError
 from ike_core.interfaces import RunFacts, Tracker, World
 
+ADVANCE_SECONDS = 0.2  # a bar needs no more, and asking its thread costs 50 us: too much for every step
 PATIENCE_SECONDS = 60.0  # far below the collective timeouts under which the other ranks wait for rank 0
 
 
@@ -41,6 +43,7 @@ class Trackers:
         self._patience_seconds = patience_seconds
         self._on: dict[str, _Thread] = {}
         self._last_step = -1
+        self._advanced_at = -ADVANCE_SECONDS
         if not self._speaks:
             return
         for name, build in parts.items():
@@ -52,22 +55,25 @@ class Trackers:
             self._ask(name, "start()", part.start, run)
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
-        """All that is due at `step`, in one call a step; without values only the screen moves on."""
+        """All that is due at `step`, in one call a step."""
         if step <= self._last_step:
             raise ValueError(f"step {step} comes after step {self._last_step}: all of a step's values go in one log()")
         self._last_step = step
         for name, part in self._parts():
-            if values:
-                self._ask(name, "log()", part.log, step, values)
-            elif isinstance(part, Screen):
-                self._ask(name, "advance()", part.advance, step)
+            self._ask(name, "log()", part.log, step, values)
+
+    def advance(self, step: int) -> None:
+        """A step of which nothing is logged: only the screens move on. Cheap enough for every step."""
+        if time.monotonic() - self._advanced_at >= ADVANCE_SECONDS:
+            self._advanced_at = time.monotonic()
+            for name, screen in self._screens():
+                self._ask(name, "advance()", screen.advance, step)
 
     def say(self, line: str) -> None:
         """One line for whoever watches: on the screens, or where there is none, on stderr."""
-        screens = [(name, part) for name, part in self._parts() if isinstance(part, Screen)]
-        for name, screen in screens:
+        for name, screen in self._screens():
             self._ask(name, "say()", screen.say, line)
-        if self._speaks and not any(name in self._on for name, _ in screens):
+        if self._speaks and not self._screens():
             print(line, file=sys.stderr, flush=True)
 
     def finish(self) -> None:
@@ -79,6 +85,9 @@ class Trackers:
 
     def _parts(self) -> list[tuple[str, Any]]:
         return [(name, thread.part) for name, thread in self._on.items()]
+
+    def _screens(self) -> list[tuple[str, Screen]]:
+        return [(name, part) for name, part in self._parts() if isinstance(part, Screen)]
 
     def _ask(self, name: str, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """The call's result; None, and the tracker is off, where it failed or did not come back."""
