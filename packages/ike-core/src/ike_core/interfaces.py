@@ -81,6 +81,12 @@ class Dataset(Protocol):
         ...
 
 
+class RecordReader(Protocol):
+    """Files to records in their order, each with its source (`questions.jsonl:3`)."""
+
+    def __call__(self, files: Sequence[str], *, limit: int) -> Iterator[tuple[str, Record]]: ...
+
+
 class DatasetReader(Protocol):
     """Files to a dataset: every rank calls it, one rank of each host processes the rows, the others map the result."""
 
@@ -162,8 +168,10 @@ class Collates(Protocol):
 class Collate(Protocol):
     """`[batch] collate`: how examples become rows, and what the model needs to read them."""
 
-    pads: bool
-    """True: every example takes a row as long as the longest of its micro-batch."""
+    @property
+    def pads(self) -> bool:
+        """True: every example takes a row as long as the longest of its micro-batch."""
+        ...
 
     def prepare(self, model: Module) -> Module:
         """After the model is built and before the engine wraps it: what the engine wraps."""
@@ -212,7 +220,8 @@ class OptimizerPart(Protocol):
     def build(
         self, named_parameters: Sequence[tuple[str, Tensor]], groups: Sequence[Mapping[str, Any]], context: BuildContext
     ) -> Any:
-        """`groups` are ready parameter groups: params, lr (the group's peak), weight_decay, name."""
+        """`groups` are ready parameter groups: params, lr (the group's peak), name, and weight_decay where the group
+        says one (biases and norms say 0); where it is absent the optimizer's own default holds, as torch fills it in."""
         ...
 
 

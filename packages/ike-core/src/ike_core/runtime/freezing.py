@@ -1,0 +1,32 @@
+"""Which parameters learn."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from ike_core.errors import ConfigError
+from ike_core.runtime.patterns import matching
+
+
+def apply_freeze(model: nn.Module, freeze: Sequence[str], train: Sequence[str]) -> None:
+    """Parameters that a `freeze` pattern is found in don't learn; with `train`, only those that one is found in do.
+
+    A tied parameter answers to all its names. ConfigError for a pattern that is found in no name, for both lists at
+    once, and where nothing would be left to learn.
+    """
+    if freeze and train:
+        raise ConfigError("model.freeze and model.train are alternatives; give one of them")
+    named = list(model.named_parameters(remove_duplicate=False))
+    names = [name for name, _ in named]
+    key = "model.train" if train else "model.freeze"
+    matched = {name for pattern in freeze or train for name in matching(pattern, names, key)}
+    chosen = {id(parameter) for name, parameter in named if name in matched}
+    for _, parameter in named:
+        parameter.requires_grad_((id(parameter) in chosen) == bool(train))
+    if not any(parameter.requires_grad for _, parameter in named):
+        raise ConfigError(f"model.freeze = {list(freeze)} leaves nothing to learn: {len(names)} of {len(names)} match")
+
+
+def frozen(model: nn.Module) -> nn.Module:
+    """The model itself, in evaluation mode and without gradients, for `[frozen.*]`."""
+    return model.requires_grad_(False).eval()
