@@ -65,6 +65,18 @@ class Tokenizer(Protocol):
         ...
 
 
+@runtime_checkable
+class ChatTokenizer(Tokenizer, Protocol):
+    """A tokenizer with a chat template."""
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Token ids of a conversation (role and content each), up to where the assistant begins its answer.
+
+        DataError where there is no template, or the template refuses the messages.
+        """
+        ...
+
+
 class Dataset(Protocol):
     """Examples with random access, alike on every rank; sizes and weights are read without their tokens."""
 
