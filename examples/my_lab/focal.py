@@ -1,6 +1,7 @@
 """Focal loss over tokens: what the model already knows weighs less.  Lin et al. 2017, arXiv:1708.02002"""
 
 import attrs
+
 from ike_core import Mean
 from ike_tasks import target_logprobs
 

@@ -1,6 +1,7 @@
 """A hook: any of before_update, after_update, after_evaluate, after_save; called on every rank."""
 
 import attrs
+
 from ike_core import TrainingError
 
 
