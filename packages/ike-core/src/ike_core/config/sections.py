@@ -1,8 +1,10 @@
 """The tables of a run file whose keys are ike's own. A part's own keys are its class's fields.
 
-Each field says in its metadata whether it is identity (changes an update) or mechanics (changes how, not what).
+Each field says in its metadata whether it is identity (changes an update) or mechanics (changes how, not what). Where a
+table is mechanics all of it is; where it is identity its own fields may say otherwise.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +24,15 @@ def mechanics(default: Any = attrs.NOTHING, **options: Any) -> Any:
     return attrs.field(default=default, metadata={"kind": "mechanics"}, kw_only=True, **options)
 
 
+def patterns(_instance: Any, field: "attrs.Attribute[Any]", value: str | tuple[str, ...]) -> None:
+    """Validator: regular expressions."""
+    for pattern in (value,) if isinstance(value, str) else value:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"'{field.name}' holds {pattern!r}, which is no regular expression: {error}") from None
+
+
 @attrs.frozen
 class RunSection:
     """`[run]`"""
@@ -34,21 +45,33 @@ class RunSection:
     """Of the data order and of all randomness."""
     group: str = mechanics("")
     """Passed on to trackers."""
+    import_from: tuple[Path, ...] = mechanics(())
+    """Folders of the files that say a `uses`. ike writes it into a run's config.toml: who says it is resolved, so that
+    neither the file's own folder is added nor any default tracker."""
 
 
 @attrs.frozen
 class ModelSection:
     """`[model]`: the part's own keys, and those that core takes for any part."""
 
-    part: Component
+    part: Component = identity()
     attention: str = mechanics("auto")
     """'auto', or any name that transformers knows."""
     activation_checkpointing: bool = mechanics(False)
     """Recompute activations in the backward instead of keeping them."""
-    freeze: tuple[str, ...] = identity(())
+    freeze: tuple[str, ...] = identity((), validator=patterns)
     """Regular expressions over parameter names: these don't learn."""
-    train: tuple[str, ...] = identity(())
+    train: tuple[str, ...] = identity((), validator=patterns)
     """Regular expressions over parameter names: only these learn."""
+
+
+@attrs.frozen
+class FrozenSection:
+    """`[frozen.<name>]`: a model that does not learn."""
+
+    part: Component = identity()
+    attention: str = mechanics("auto")
+    """'auto', or any name that transformers knows."""
 
 
 @attrs.frozen
@@ -65,7 +88,7 @@ class FrozenSection:
 class DataSection:
     """`[data.train]`, or a `[data.valid.<name>]` laid over it."""
 
-    files: tuple[str, ...]
+    files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
     """Paths and globs, absolute once resolved."""
     limit: int = identity(0, validator=attrs.validators.ge(0))
     """Rows at most; 0: all."""
@@ -79,7 +102,7 @@ class DataSection:
 
 @attrs.frozen
 class HoldoutSection:
-    """`[data.holdout]`: training rows kept for evaluation, drawn before they are processed."""
+    """`[data.holdout]`: training rows kept for evaluation, drawn before they are processed; exactly one of the two."""
 
     count: int = identity(0, validator=attrs.validators.ge(0))
     share: float = identity(0.0, validator=[attrs.validators.ge(0.0), attrs.validators.lt(1.0)])
@@ -93,12 +116,18 @@ class LedgerSection:
     """Share of rows that may be unusable before the run is refused."""
 
 
+def set_names(_instance: Any, _field: "attrs.Attribute[Any]", value: Mapping[str, Any]) -> None:
+    """Validator: names of `[data.valid.<name>]`."""
+    if taken := sorted(value.keys() & {"holdout", "train"}):
+        raise ValueError(f"can't have a set named {taken[0]}: ike reports its own under that name")
+
+
 @attrs.frozen
 class Data:
     """`[data]`"""
 
     train: DataSection | None = identity(None)
-    valid: Mapping[str, DataSection] = mechanics(attrs.Factory(dict))
+    valid: Mapping[str, DataSection] = mechanics(attrs.Factory(dict), validator=set_names)
     holdout: HoldoutSection | None = identity(None)
     ledger: LedgerSection = mechanics(attrs.Factory(LedgerSection))
 
@@ -107,7 +136,8 @@ class Data:
 class EngineSection:
     """`[engine]`"""
 
-    part: Component
+    part: Component = mechanics()
+    """Of its own keys only `raw` is identity."""
     precision: Literal["fp32", "bf16", "fp64"] = identity("fp32")
     """bf16: bf16 parameters, float32 masters, moments and gradient sums. fp64: the plain engine only."""
     clip_norm: float = identity(1.0, validator=attrs.validators.ge(0.0))
@@ -122,7 +152,7 @@ class EngineSection:
 class GroupSection:
     """`[optimizer.groups.<name>]`: parameters with rates of their own; the first group that matches takes one."""
 
-    match: str
+    match: str = identity(validator=patterns)
     """Regular expression, searched in parameter names."""
     lr_scale: float = identity(1.0, validator=attrs.validators.ge(0.0))
     weight_decay: float | None = identity(None, validator=attrs.validators.optional(attrs.validators.ge(0.0)))
@@ -135,7 +165,7 @@ class GroupSection:
 class OptimizerSection:
     """`[optimizer]`"""
 
-    part: Component
+    part: Component = identity()
     peak_lr: float = identity(1e-5, validator=attrs.validators.ge(0.0))
     """Learning rate where the schedule's factor is 1."""
     groups: Mapping[str, GroupSection] = identity(attrs.Factory(dict))
@@ -187,8 +217,9 @@ class CadenceSection:
 class EvaluateSection:
     """`[evaluate.<name>]`: an inference task, or an objective on other data."""
 
-    part: Component
-    files: tuple[str, ...]
+    part: Component = mechanics()
+    files: tuple[str, ...] = mechanics(validator=attrs.validators.min_len(1))
+    """Paths and globs, absolute once resolved."""
     limit: int = mechanics(0, validator=attrs.validators.ge(0))
     cadence: Every | None = mechanics(None)
     """None: cadence.evaluate."""
@@ -201,9 +232,10 @@ class EvaluateSection:
 class InferenceSection:
     """`[inference]`"""
 
-    part: Component
-    files: tuple[str, ...]
-    output: Path
+    part: Component = mechanics()
+    files: tuple[str, ...] = mechanics(validator=attrs.validators.min_len(1))
+    """Paths and globs, absolute once resolved."""
+    output: Path = mechanics()
     """One row a record, in input order, each exactly once; the record's own columns kept."""
     limit: int = mechanics(0, validator=attrs.validators.ge(0))
 
@@ -229,28 +261,50 @@ DEFAULT_USES: Mapping[str, str] = {
     "trackers.console": "ike_core:ConsoleTracker",
     "trackers.lines": "ike_core:JsonLinesTracker",
 }
-"""The part of a table that says no `uses`. The two trackers are there unless removed (`~trackers.console`)."""
+"""The part of a table that says no `uses`. The two trackers are there unless removed (`~trackers.console`); engine,
+optimizer and schedule always are, and a tokenizer where `[model]` is the default part and has a path."""
+
+ALTERNATIVES: Mapping[type, tuple[str, ...]] = {
+    ModelSection: ("freeze", "train"),
+    HoldoutSection: ("count", "share"),
+    LengthSection: ("epochs", "steps"),
+    Every: ("steps", "epochs"),
+}
+"""Keys of which a table has one: the later layer's takes out the others, two in one layer are an error."""
+
+NEEDS_ONE: frozenset[type] = frozenset({HoldoutSection, LengthSection, Every})
+"""Tables that say nothing without one of their alternatives."""
+
+RESERVED: Mapping[str, frozenset[str]] = {
+    "model": frozenset({"freeze", "train", "lora", "activation_checkpointing", "attention"}),
+    "frozen": frozenset({"attention"}),
+    "evaluate": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
+    "inference": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
+    "optimizer": frozenset({"groups", "peak_lr"}),
+    "engine": frozenset({"precision", "clip_norm", "on_nonfinite", "skip_budget"}),
+}
+"""Keys that core takes from a part's table, now or once their code is built: no part may have such a field."""
 
 
 @attrs.frozen(kw_only=True)
 class Sections:
     """A run file, typed. A table that is absent and has no default is None."""
 
-    run: RunSection = attrs.Factory(RunSection)
-    model: ModelSection | None = None
-    frozen: Mapping[str, FrozenSection] = attrs.Factory(dict)
-    tokenizer: Component | None = None
-    data: Data = attrs.Factory(Data)
-    objective: Component | None = None
-    engine: EngineSection
-    optimizer: OptimizerSection
-    schedule: Component
-    batch: BatchSection = attrs.Factory(BatchSection)
-    length: LengthSection = attrs.Factory(lambda: LengthSection(epochs=1.0))
-    cadence: CadenceSection = attrs.Factory(CadenceSection)
-    evaluate: Mapping[str, EvaluateSection] = attrs.Factory(dict)
-    checkpoint: Component | None = None
-    hooks: Mapping[str, Component] = attrs.Factory(dict)
-    inference: InferenceSection | None = None
-    trackers: Mapping[str, Component] = attrs.Factory(dict)
-    launch: LaunchSection = attrs.Factory(LaunchSection)
+    run: RunSection = identity(attrs.Factory(RunSection))
+    model: ModelSection | None = identity(None)
+    frozen: Mapping[str, FrozenSection] = identity(attrs.Factory(dict))
+    tokenizer: Component | None = identity(None)
+    data: Data = identity(attrs.Factory(Data))
+    objective: Component | None = identity(None)
+    engine: EngineSection = identity()
+    optimizer: OptimizerSection = identity()
+    schedule: Component = identity()
+    batch: BatchSection = identity(attrs.Factory(BatchSection))
+    length: LengthSection = mechanics(attrs.Factory(lambda: LengthSection(epochs=1.0)))
+    cadence: CadenceSection = mechanics(attrs.Factory(CadenceSection))
+    evaluate: Mapping[str, EvaluateSection] = mechanics(attrs.Factory(dict))
+    checkpoint: Component | None = mechanics(None)
+    hooks: Mapping[str, Component] = identity(attrs.Factory(dict))
+    inference: InferenceSection | None = mechanics(None)
+    trackers: Mapping[str, Component] = mechanics(attrs.Factory(dict))
+    launch: LaunchSection = mechanics(attrs.Factory(LaunchSection))

@@ -1,0 +1,123 @@
+"""What a run file leaves out: the sections' defaults, the parts' `uses`, and what data.valid takes from data.train."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ike_core.config.component import Component
+from ike_core.config.keys import Key, dotted
+from ike_core.config.layers import Layer
+from ike_core.config.merge import Merged
+from ike_core.config.provenance import Origin
+from ike_core.config.schema import alternatives, holds_part, keys, named, required, section
+from ike_core.config.sections import ALTERNATIVES, DEFAULT_USES, Sections
+
+INHERITED = ("processor", "max_tokens", "too_long")
+"""What a `[data.valid.<name>]` takes from `[data.train]`; its own go over it."""
+
+
+def default_layer() -> Layer:
+    """The tables that are there unless removed."""
+    trackers = {name: {"uses": uses} for name, uses in _default_trackers().items()}
+    return Layer({"trackers": trackers}, Origin(), {})
+
+
+def _default_trackers() -> dict[str, str]:
+    return {key.removeprefix("trackers."): uses for key, uses in DEFAULT_USES.items() if key.startswith("trackers.")}
+
+
+def inherit_training_data(merged: Merged) -> None:
+    """Lays each `[data.valid.<name>]` over what it inherits; the origins stay those of the lines that said it."""
+    data = merged.tree.get("data")
+    train, valid = (data.get("train"), data.get("valid")) if isinstance(data, dict) else (None, None)
+    if not isinstance(train, dict) or not isinstance(valid, dict):
+        return
+    base = {name: train[name] for name in INHERITED if name in train}
+    for name, own in valid.items():
+        if isinstance(own, dict):
+            _inherit(merged, own, ("data", "valid", name), base, ("data", "train"))
+
+
+def _inherit(merged: Merged, own: dict[str, Any], key: Key, base: Mapping[str, Any], base_key: Key) -> None:
+    if "uses" in own and own["uses"] != base.get("uses", own["uses"]):
+        return
+    for name, value in base.items():
+        inner, base_inner = (*key, name), (*base_key, name)
+        if isinstance(value, dict):
+            merged.provenance.open(inner, merged.provenance.origin(base_inner))
+            if isinstance(table := own.setdefault(name, {}), dict):
+                _inherit(merged, table, inner, value, base_inner)
+        elif name not in own:
+            own[name] = value
+            merged.provenance.say(inner, value, merged.provenance.origin(base_inner))
+
+
+def fill(merged: Merged) -> None:
+    """Adds every default that stands; a default never joins an alternative that is said."""
+    for key, uses in DEFAULT_USES.items():
+        table = merged.tree.get(key)
+        if isinstance(table, dict) and "uses" not in table:
+            _say(merged, table, (key,), "uses", uses)
+    for key in ("engine", "optimizer", "schedule"):
+        if key not in merged.tree:
+            merged.tree[key] = {}
+            _say(merged, merged.tree[key], (key,), "uses", DEFAULT_USES[key])
+    model = merged.tree.get("model")
+    if isinstance(model, dict) and model.get("uses") == DEFAULT_USES["model"] and "path" in model:
+        merged.tree.setdefault("tokenizer", {"uses": DEFAULT_USES["tokenizer"]})
+    _fill_table(merged, merged.tree, Sections, (), {})
+
+
+def _fill_table(merged: Merged, table: dict[str, Any], cls: type, key: Key, instead: Mapping[str, Any]) -> None:
+    """`instead` are defaults that the table around this one gives it."""
+    said = [name for name in ALTERNATIVES.get(cls, ()) if name in table]
+    for name, field in keys(cls).items():
+        inner = (*key, name)
+        if name not in table:
+            default = instead.get(name, plain(_default(field)))
+            is_alternative = name in ALTERNATIVES.get(cls, ())
+            if default in (None, {}) or (is_alternative and (said or not default)):
+                continue
+            _say(merged, table, key, name, default)
+        else:
+            _fill_value(merged, table[name], field, inner)
+
+
+def _fill_value(merged: Merged, value: Any, field: "attrs.Attribute[Any]", key: Key) -> None:
+    if not isinstance(value, dict):
+        return
+    if cls := section(field.type):
+        _fill_table(merged, value, cls, key, plain(_default(field)) or {})
+    elif (inner := named(field.type)) and (cls := section(inner)):
+        for name, table in value.items():
+            if isinstance(table, dict):
+                _fill_table(merged, table, cls, (*key, name), {})
+
+
+def _say(merged: Merged, table: dict[str, Any], key: Key, name: str, value: Any) -> None:
+    if isinstance(value, dict):
+        table[name] = {}
+        for inner, inner_value in value.items():
+            _say(merged, table[name], (*key, name), inner, inner_value)
+    else:
+        table[name] = value
+        merged.provenance.say((*key, name), value, Origin())
+
+
+def _default(field: "attrs.Attribute[Any]") -> Any:
+    if field.default is attrs.NOTHING:
+        return None
+    return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+
+
+def plain(value: Any) -> Any:
+    """As TOML says it: tables, arrays and scalars; None is left out."""
+    if attrs.has(type(value)):
+        return {name: plain(inner) for name in keys(type(value)) if (inner := getattr(value, name)) is not None}
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
