@@ -1,0 +1,182 @@
+"""Text to tokens, with the way back to characters, and without control tokens that were only spelt.
+
+A control token is one that the model is steered by: end of turn, begin of text. Where a row's own text spells one, it
+is read as the characters that it is.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol, Self
+
+import attrs
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+Span = tuple[int, int]
+"""[start, end) in characters."""
+
+
+class Tokens(Protocol):
+    """What is asked of a `tokenizers.Encoding`."""
+
+    @property
+    def ids(self) -> list[int]: ...
+
+    def char_to_token(self, char_pos: int, /) -> int | None:
+        """The first token that holds the character."""
+        ...
+
+    def token_to_chars(self, token_index: int, /) -> Span | None: ...
+
+
+@attrs.frozen
+class Encoded:
+    """A text and its tokens."""
+
+    text: str
+    tokens: Tokens
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return self.tokens.ids
+
+    def holder(self, start: int, end: int) -> int | None:
+        """The first token that holds one of the characters [start, end); a normalizer may have dropped some."""
+        return next(
+            (token for char in range(start, end) if (token := self.tokens.char_to_token(char)) is not None), None
+        )
+
+
+@attrs.frozen(eq=False)
+class Encoder:
+    """A fast tokenizer that adds nothing around a text, cuts nothing and pads nothing."""
+
+    backend: "Backend"
+    control: Mapping[str, int]
+    """Spelling -> id of every control token."""
+    unknown: int | None
+    """The id of text that the vocabulary has no word for, where that is a control token of its own."""
+
+    @classmethod
+    def of(cls, backend: "Backend", control: Mapping[str, int], unknown: int | None) -> Self:
+        """Of a copy: the post-processor goes (it adds tokens, and trims white space off the offsets)."""
+        copy = type(backend).from_str(backend.to_str())
+        copy.post_processor = None
+        copy.no_truncation()
+        copy.no_padding()
+        return cls(copy, control, unknown)
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """In one call, on the tokenizer's own threads. What spells a control token is one."""
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        return [Encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
+
+    def encode_plain(self, text: str) -> Encoded:
+        """What spells a control token is text."""
+        return Encoded(text, self._plain.encode(text, add_special_tokens=False))
+
+    def encode_except(self, text: str, own: Sequence[Span]) -> Encoded | None:
+        """Control tokens only at the spans `own`, each of which spells one; everywhere else their spelling is text.
+
+        None where that can't be had exactly: the text is cut at its control tokens and encoded in pieces, which for
+        some tokenizers is not what they make of the whole. So the same is done with every spelling taken as a control
+        token, and must give what the tokenizer gives.
+        """
+        every = self._in_pieces(text, self.spellings(text))
+        if every.ids != self.encode([text])[0].ids:
+            return None
+        encoded = self._in_pieces(text, own)
+        return encoded if self.count_control(encoded) == len(own) else None
+
+    def spellings(self, text: str) -> list[Span]:
+        """Where the text spells control tokens, the longest first where several fit."""
+        return [match.span() for match in self._pattern.finditer(text)]
+
+    def spells_control(self, text: str) -> bool:
+        return self._pattern.search(text) is not None
+
+    def count_control(self, encoded: Encoded) -> int:
+        """How many control tokens there are, unknown text aside."""
+        return sum(map(self._counted.__contains__, encoded.ids))
+
+    def _in_pieces(self, text: str, own: Sequence[Span]) -> Encoded:
+        pieces: list[tuple[int, Tokens]] = []
+        position = 0
+        for start, end in [*own, (len(text), len(text))]:
+            if position < start:
+                pieces.append((position, self._plain.encode(text[position:start], add_special_tokens=False)))
+            if start < end:
+                pieces.append((start, _Single(self.control[text[start:end]], end - start)))
+            position = end
+        return Encoded(text, _Joined(tuple(pieces)))
+
+    @cached_property
+    def _plain(self) -> "Backend":
+        copy = type(self.backend).from_str(self.backend.to_str())  # the setting below is not part of the string
+        copy.encode_special_tokens = True
+        return copy
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return control_pattern(self.control)
+
+    @cached_property
+    def _counted(self) -> frozenset[int]:
+        return frozenset(self.control.values()) - {self.unknown}
+
+
+def control_pattern(spellings: Iterable[str]) -> re.Pattern[str]:
+    """Matches any of them, the longest first; nothing where there are none."""
+    longest_first = sorted((spelling for spelling in spellings if spelling), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+@attrs.frozen
+class _Single:
+    """One token."""
+
+    token: int
+    length: int
+
+    @property
+    def ids(self) -> list[int]:
+        return [self.token]
+
+    def char_to_token(self, char_pos: int, /) -> int | None:
+        return 0 if 0 <= char_pos < self.length else None
+
+    def token_to_chars(self, token_index: int, /) -> Span | None:
+        return (0, self.length) if token_index == 0 else None
+
+
+@attrs.frozen
+class _Joined:
+    """Pieces of a text, laid end to end: (first character, tokens) each."""
+
+    pieces: tuple[tuple[int, Tokens], ...]
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return [token for _, piece in self.pieces for token in piece.ids]
+
+    def char_to_token(self, char_pos: int, /) -> int | None:
+        number = bisect_right(self.pieces, char_pos, key=lambda piece: piece[0]) - 1
+        if number < 0:
+            return None
+        start, piece = self.pieces[number]
+        token = piece.char_to_token(char_pos - start)
+        return None if token is None else token + self._firsts[number]
+
+    def token_to_chars(self, token_index: int, /) -> Span | None:
+        number = bisect_right(self._firsts, token_index) - 1
+        start, piece = self.pieces[number]
+        chars = piece.token_to_chars(token_index - self._firsts[number])
+        return None if chars is None else (chars[0] + start, chars[1] + start)
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return list(accumulate((len(piece.ids) for _, piece in self.pieces), initial=0))[:-1]
