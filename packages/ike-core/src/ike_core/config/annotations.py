@@ -1,6 +1,7 @@
 """What a class says of its fields: their types, resolved one by one, and how a message names them."""
 
 import collections.abc
+import inspect
 import sys
 import types
 import typing
@@ -72,7 +73,7 @@ def name(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
-def hint(cls: type, field: "attrs.Attribute[Any]") -> Any:
+def field_type(cls: type, field: "attrs.Attribute[Any]") -> Any:
     """The field's type; NameError where the module does not have the name it is written with.
 
     One by one: a name that is only there for the type checker spoils no other field.
@@ -81,7 +82,7 @@ def hint(cls: type, field: "attrs.Attribute[Any]") -> Any:
         return Any
     if not isinstance(field.type, str):
         return field.type
-    owner = next(base for base in cls.__mro__ if field.name in base.__dict__.get("__annotations__", {}))
+    owner = next(base for base in cls.__mro__ if field.name in inspect.get_annotations(base))
     holder = types.SimpleNamespace(__annotations__={"field": field.type})
     module = sys.modules[owner.__module__]
     return typing.get_type_hints(holder, vars(module), dict(vars(owner)), include_extras=True)["field"]

@@ -33,14 +33,20 @@ class Component:
     """Folders of the files that say `uses`; they stand behind what is installed."""
     provenance: Provenance = attrs.field(factory=Provenance, eq=False, repr=False)
 
-    def build(self, *, tokenizer: Any = None, **defaults: Any) -> Any:
+    @property
+    def is_default(self) -> bool:
+        """Whether no layer says a word of it."""
+        return all(self.provenance.origin((*self.key, name)).is_default for name in ("uses", *self.table))
+
+    def build(self, *, tokenizer: Any = None, found: type | None = None, **defaults: Any) -> Any:
         """Imports the module and structures the table into the class; ConfigError names file and line of what is wrong.
 
         A field annotated `Tokenizer` that the table leaves out gets `tokenizer`; `defaults` fill fields that both the
-        class has and the table leaves out. What is a plain callable is returned as it is.
+        class has and the table leaves out. `found` is the class where Python has given it: nothing is imported then.
+        What is a plain callable is returned as it is.
         """
         problems = Problems()
-        part = _Building(self, problems, tokenizer).part(self, defaults)
+        part = _Building(self, problems, tokenizer).part(self, defaults, found=found)
         problems.settle(self.provenance)
         return part
 
@@ -54,9 +60,9 @@ class _Building:
         self._tokenizer = tokenizer
         self._structurer = Structurer(component.provenance, problems, part=self._inner, reads_environment=True)
 
-    def part(self, component: Component, defaults: Mapping[str, Any]) -> Any:
+    def part(self, component: Component, defaults: Mapping[str, Any], *, found: Any = None) -> Any:
         try:
-            found = load_object(component.uses, component.import_from)
+            found = found or load_object(component.uses, component.import_from)
         except ConfigError as error:
             self._problems.add((*component.key, "uses"), f' = "{component.uses}": {error}')
             return REFUSED
@@ -110,6 +116,6 @@ class _Building:
         for name in component.table:
             self._problems.add(
                 (*component.key, name),
-                f" can't be given: {component.uses} is {kind}, its fields are unknown; write an attrs class (@attrs.frozen)",
+                f" can't be given: {component.uses} is {kind}, which has no fields; write @attrs.frozen over a class",
             )
         return not component.table

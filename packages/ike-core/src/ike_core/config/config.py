@@ -3,12 +3,12 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from ike_core.config.explain import explain
-
 from ike_core.config.kinds import identity_only
 from ike_core.config.layers import parse_key
 from ike_core.config.provenance import Origin, Provenance
@@ -25,6 +25,11 @@ class Config(Sections):
     tree: Mapping[str, Any] = attrs.field(repr=False)
     """All that was said and every default of ike's own keys, resolved: what config.toml says."""
     provenance: Provenance = attrs.field(repr=False)
+
+    @property
+    def import_from(self) -> tuple[Path, ...]:
+        """Folders of the files that say a `uses`: where the modules of the user's own parts are."""
+        return self.run.import_from
 
     def origin(self, key: str) -> Origin:
         """The file and line, or the override, that set `key`."""

@@ -6,12 +6,11 @@ from typing import Any
 
 import attrs
 
-from ike_core.config.component import Component
-from ike_core.config.keys import Key, dotted
+from ike_core.config.keys import Key
 from ike_core.config.layers import Layer
 from ike_core.config.merge import Merged
 from ike_core.config.provenance import Origin
-from ike_core.config.schema import alternatives, holds_part, keys, named, required, section
+from ike_core.config.schema import keys, named, section
 from ike_core.config.sections import ALTERNATIVES, DEFAULT_USES, Sections
 
 INHERITED = ("processor", "max_tokens", "too_long")
@@ -19,13 +18,10 @@ INHERITED = ("processor", "max_tokens", "too_long")
 
 
 def default_layer() -> Layer:
-    """The tables that are there unless removed."""
-    trackers = {name: {"uses": uses} for name, uses in _default_trackers().items()}
-    return Layer({"trackers": trackers}, Origin(), {})
-
-
-def _default_trackers() -> dict[str, str]:
-    return {key.removeprefix("trackers."): uses for key, uses in DEFAULT_USES.items() if key.startswith("trackers.")}
+    """The parts that are there unless removed."""
+    trackers = {key.removeprefix("trackers."): {"uses": uses} for key, uses in DEFAULT_USES.items() if "." in key}
+    others = {key: {"uses": DEFAULT_USES[key]} for key in ("tokenizer", "checkpoint")}
+    return Layer({**others, "trackers": trackers}, Origin(), {})
 
 
 def inherit_training_data(merged: Merged) -> None:
@@ -64,9 +60,6 @@ def fill(merged: Merged) -> None:
         if key not in merged.tree:
             merged.tree[key] = {}
             _say(merged, merged.tree[key], (key,), "uses", DEFAULT_USES[key])
-    model = merged.tree.get("model")
-    if isinstance(model, dict) and model.get("uses") == DEFAULT_USES["model"] and "path" in model:
-        merged.tree.setdefault("tokenizer", {"uses": DEFAULT_USES["tokenizer"]})
     _fill_table(merged, merged.tree, Sections, (), {})
 
 
@@ -109,7 +102,8 @@ def _say(merged: Merged, table: dict[str, Any], key: Key, name: str, value: Any)
 def _default(field: "attrs.Attribute[Any]") -> Any:
     if field.default is attrs.NOTHING:
         return None
-    return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+    default: Any = field.default
+    return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ike_core.config.keys import Key, at, dotted, nearest
+from ike_core.config.keys import Key, at, dotted, hint
 from ike_core.config.kinds import kind
 from ike_core.config.provenance import Provenance
 from ike_core.config.schema import part_tables
@@ -20,8 +20,8 @@ def explain(key: Key, tree: Mapping[str, Any], provenance: Provenance, folders: 
     except KeyError:
         if said := _part_default(key, tree, folders):
             return said
-        near = nearest(dotted(key), [dotted(leaf) for leaf, _ in _leaves(tree, ())])
-        raise ConfigError(f"{dotted(key)} is not set{f'; nearest: {chr(44).join(near)}' if near else ''}") from None
+        known = [dotted(leaf) for leaf, _ in _leaves(tree, ())]
+        raise ConfigError(f"{dotted(key)} is not set{hint(dotted(key), known)}") from None
     leaves = _leaves(value, key) if isinstance(value, dict) else [(key, value)]
     return "\n".join(_leaf(leaf, one, provenance) for leaf, one in leaves)
 

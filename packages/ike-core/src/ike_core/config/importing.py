@@ -1,6 +1,8 @@
-"""`uses = "module:Name"` to the thing itself. The folders of the files that say `uses` stand behind what is installed."""
+"""`uses = "module:Name"` to the thing itself.
 
-import difflib
+The folders of the files that say `uses` stand behind all that is installed: no file of theirs hides a package.
+"""
+
 import re
 import sys
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ike_core.config.keys import nearest
+from ike_core.config.keys import hint
 from ike_core.config.provenance import shown
 from ike_core.errors import ConfigError
 
@@ -57,8 +59,7 @@ def _not_found(module: str, missing: str, folders: Sequence[Path]) -> str:
         return f"{package} is not installed{_install(package)}"
     places = ", ".join(str(folder) for folder in folders)
     looked = f"looked among the installed packages and in {places}" if places else "looked among the installed packages"
-    near = difflib.get_close_matches(missing, _modules_in(folders), n=3)
-    return f"there is no module {missing}: {looked}{f'; nearest: {chr(44).join(near)}' if near else ''}"
+    return f"there is no module {missing}: {looked}{hint(missing, _modules_in(folders))}"
 
 
 def _install(package: str) -> str:
@@ -74,6 +75,5 @@ def _modules_in(folders: Sequence[Path]) -> list[str]:
 
 def _no_name(module: Any, name: str) -> str:
     names = [known for known in dir(module) if not known.startswith("_")]
-    near = nearest(name, names)
     file = f" ({shown(Path(module.__file__))})" if module.__file__ else ""
-    return f"{module.__name__}{file} has no {name}{f'; nearest: {chr(44).join(near)}' if near else ''}"
+    return f"{module.__name__}{file} has no {name}{hint(name, names)}"

@@ -7,7 +7,7 @@ a name itself, every other brace for itself.
 import re
 from typing import Any
 
-from ike_core.config.keys import Key, at, dotted, nearest
+from ike_core.config.keys import Key, at, dotted, hint
 from ike_core.config.problems import Problems
 from ike_core.config.schema import keys
 from ike_core.config.sections import Sections
@@ -68,8 +68,7 @@ class _Interpolation:
             value = at(self._tree, name)
         except KeyError:
             known = [dotted(leaf) for leaf in _leaves(self._tree)]
-            near = ", ".join(nearest(match[2], known))
-            return self._problem(key, match, f"is no key{f'; nearest: {near}' if near else ''}")
+            return self._problem(key, match, f"is no key{hint(match[2], known)}")
         if isinstance(value, dict | list):
             kind = "a table" if isinstance(value, dict) else "an array"
             return self._problem(key, match, f"is {kind}; only a single value can stand in a string")

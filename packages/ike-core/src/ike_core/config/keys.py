@@ -37,13 +37,19 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """'; nearest: gamma', or '' where nothing is near."""
+    near = nearest(name, known)
+    return f"; nearest: {', '.join(near)}" if near else ""
+
+
 def at(tree: Any, key: Key) -> Any:
     """The value at `key`; KeyError where there is none."""
     for part in key:
         if not isinstance(tree, dict if isinstance(part, str) else list):
             raise KeyError(key)
         try:
-            tree = tree[part]
+            tree = tree[part]  # type: ignore[index]
         except IndexError:
             raise KeyError(key) from None
     return tree
@@ -51,4 +57,5 @@ def at(tree: Any, key: Key) -> Any:
 
 def put(tree: Any, key: Key, value: Any) -> None:
     """Replaces what is at `key`, or adds it to the table there."""
-    at(tree, key[:-1])[key[-1]] = value
+    holder: Any = at(tree, key[:-1])
+    holder[key[-1]] = value

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import attrs
+
 from ike_core.config.keys import Key
 from ike_core.config.schema import keys, named, section
 from ike_core.config.sections import Sections
@@ -23,7 +25,7 @@ def kind(key: Key) -> Kind:
         cls = section(annotation)
         if cls is None:
             break
-        field = keys(cls).get(str(part)) or next(field for field in cls.__attrs_attrs__ if field.name == "part")
+        field = keys(cls).get(str(part)) or attrs.fields_dict(cls)["part"]
         if field.metadata["kind"] == "mechanics":
             return "mechanics"
         annotation = field.type

@@ -1,6 +1,5 @@
 """What is laid over what: files left to right, what they extend under them, overrides last."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 import attrs
 import tomli
 
-from ike_core.config.keys import Key
+from ike_core.config.keys import Key, hint
 from ike_core.config.positions import positions
 from ike_core.config.provenance import Origin, shown
 from ike_core.errors import ConfigError
@@ -100,9 +99,7 @@ def _missing(file: Path) -> str:
     message = f"there is no file {file}"
     if not file.parent.is_dir():
         return f"{message}, nor its folder"
-    beside = [path.name for path in file.parent.glob("*.toml")]
-    near = difflib.get_close_matches(file.name, beside, n=3)
-    return f"{message}; nearest: {', '.join(near)}" if near else message
+    return message + hint(file.name, [path.name for path in file.parent.glob("*.toml")])
 
 
 def _override_layer(arguments: Sequence[str]) -> Layer:

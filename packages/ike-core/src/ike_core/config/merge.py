@@ -1,9 +1,9 @@
 """Laying one layer over another: tables merge, scalars and arrays replace, a changed `uses` starts its table empty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ike_core.config.keys import Key, at, dotted, nearest
+from ike_core.config.keys import Key, at, dotted, hint
 from ike_core.config.layers import Layer
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance, Said
@@ -22,17 +22,16 @@ class Merged:
     def lay(self, layer: Layer) -> None:
         """Later wins."""
         for key in layer.removals:
-            self._remove(key, layer)
+            self._remove(key)
         self._lay_table(self.tree, layer.tree, (), layer)
 
-    def _remove(self, key: Key, layer: Layer) -> None:
+    def _remove(self, key: Key) -> None:
         try:
             table = at(self.tree, key[:-1])
             del table[key[-1]]
         except (KeyError, TypeError):
-            near = nearest(dotted(key), self._table_names(self.tree))
-            hint = f"; nearest: {', '.join(near)}" if near else ""
-            self._problems.add(key, f" is nothing that could be removed{hint} (override ~{dotted(key)})")
+            near = hint(dotted(key), self._table_names(self.tree))
+            self._problems.add(key, f" is nothing that could be removed{near} (override ~{dotted(key)})")
         self.provenance.forget(key)
 
     def _table_names(self, tree: Mapping[str, Any], key: Key = ()) -> list[str]:
@@ -71,9 +70,7 @@ class Merged:
             self.provenance.forget(key)
             self.provenance.open(key, origin)
 
-    def _drop_alternatives(
-        self, table: dict[str, Any], over: Mapping[str, Any], key: Key, layer: Layer
-    ) -> Sequence[Said]:
+    def _drop_alternatives(self, table: dict[str, Any], over: Mapping[str, Any], key: Key, layer: Layer) -> list[Said]:
         """One of several alternatives takes out the others; what they were is returned."""
         group = alternatives(key)
         named = [name for name in group if name in over]
@@ -81,7 +78,7 @@ class Merged:
             values = " and ".join(f"{name} = {briefly(over[name])} ({layer.origin_of((*key, name))})" for name in named)
             self._problems.add(key, f" is given {values}; say one of them")
         if not named:
-            return ()
+            return []
         overrode: list[Said] = []
         for name in group:
             if name not in named and table.pop(name, None) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ike_core.config.importing import USES
-from ike_core.config.keys import Key, dotted, nearest
+from ike_core.config.keys import Key, dotted, hint
 from ike_core.config.problems import Problems
 from ike_core.config.provenance import Origin, Provenance, absolute
 from ike_core.config.schema import part_tables
@@ -45,7 +45,7 @@ def _parts(tree: dict[str, Any], folders: Sequence[Path]) -> Iterator[_Part]:
             yield part
             for name, value in part.own():
                 if isinstance(value, dict) and "uses" in value:
-                    waiting.append(((*key, name), value, {"uses"}))
+                    waiting.append(((*key, name), value, frozenset({"uses"})))
 
 
 def settle_parts(tree: dict[str, Any], provenance: Provenance, folders: Sequence[Path]) -> None:
@@ -80,7 +80,9 @@ def check_sources(tree: dict[str, Any], folders: Sequence[Path], problems: Probl
         source = part.source
         where, uses = dotted(part.key), part.uses
         if source.wrong:
-            problems.add((*part.key, "uses"), f' = "{uses}": {source.wrong}{_near(uses, source)}')
+            problems.add(
+                (*part.key, "uses"), f' = "{uses}": {source.wrong}{hint(uses.partition(":")[2], source.names)}'
+            )
         elif source.is_absent:
             package = uses.partition(":")[0].partition(".")[0]
             looked = "".join(f", nor in {folder}" for folder in folders)
@@ -93,8 +95,3 @@ def check_sources(tree: dict[str, Any], folders: Sequence[Path], problems: Probl
                 if name not in source.fields:
                     problems.add((*part.key, name), unknown(name, known, f"field of {uses}"))
     return tuple(notes)
-
-
-def _near(uses: str, source: PartSource) -> str:
-    near = nearest(uses.partition(":")[2], source.names)
-    return f"; nearest: {', '.join(near)}" if near else ""

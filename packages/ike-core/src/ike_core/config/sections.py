@@ -67,18 +67,9 @@ class ModelSection:
 
 @attrs.frozen
 class FrozenSection:
-    """`[frozen.<name>]`: a model that does not learn."""
-
-    part: Component = identity()
-    attention: str = mechanics("auto")
-    """'auto', or any name that transformers knows."""
-
-
-@attrs.frozen
-class FrozenSection:
     """`[frozen.<name>]`: a model that doesn't learn. Its part's `path` left out: the policy as it stood at step 0."""
 
-    part: Component
+    part: Component = identity()
     attention: str = mechanics("auto")
     dtype: Literal["float32", "bfloat16", "float64"] | None = identity(None)
     """Of its parameters; None: those of engine.precision."""
@@ -261,8 +252,8 @@ DEFAULT_USES: Mapping[str, str] = {
     "trackers.console": "ike_core:ConsoleTracker",
     "trackers.lines": "ike_core:JsonLinesTracker",
 }
-"""The part of a table that says no `uses`. The two trackers are there unless removed (`~trackers.console`); engine,
-optimizer and schedule always are, and a tokenizer where `[model]` is the default part and has a path."""
+"""The part of a table that says no `uses`. Tokenizer, checkpoint and the two trackers are there unless removed
+(`~checkpoint`); engine, optimizer and schedule always are."""
 
 ALTERNATIVES: Mapping[type, tuple[str, ...]] = {
     ModelSection: ("freeze", "train"),
@@ -277,7 +268,7 @@ NEEDS_ONE: frozenset[type] = frozenset({HoldoutSection, LengthSection, Every})
 
 RESERVED: Mapping[str, frozenset[str]] = {
     "model": frozenset({"freeze", "train", "lora", "activation_checkpointing", "attention"}),
-    "frozen": frozenset({"attention"}),
+    "frozen": frozenset({"attention", "dtype"}),
     "evaluate": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
     "inference": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
     "optimizer": frozenset({"groups", "peak_lr"}),

@@ -1,4 +1,4 @@
-"""Plain values to typed ones, without coercion: "1e-4" is no number, true is no integer, 2.7 neither, 1 is a fine float.
+"""Plain values to typed ones. No coercion: "1e-4" is no number, true no integer, 2.7 neither; 1 is a fine float.
 
 cattrs finds the hook for an annotation; the hooks here refuse where its own would convert, and know the key they stand
 at, so that all problems of a table are found at once and each has its line.
@@ -18,7 +18,7 @@ from ike_core.config.annotations import (
     ARRAYS,
     TABLES,
     describe,
-    hint,
+    field_type,
     is_literal,
     is_open,
     is_tokenizer,
@@ -26,7 +26,7 @@ from ike_core.config.annotations import (
     name,
     origin,
 )
-from ike_core.config.keys import Key, nearest
+from ike_core.config.keys import Key, hint
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance, absolute
 
@@ -38,7 +38,10 @@ _KINDS: Mapping[type, type] = {list: list, MutableSequence: list, set: set, Muta
 
 
 class Structurer:
-    """Structures one table. `part` builds what a table with `uses` names; `reads_environment` allows { env = "NAME" }."""
+    """Structures one table.
+
+    `part` builds what a table with `uses` names; `reads_environment` allows a string to be { env = "NAME" }.
+    """
 
     def __init__(
         self,
@@ -127,9 +130,8 @@ class Structurer:
         known = get_args(annotation)
         if any(type(value) is type(one) and value == one for one in known):
             return value
-        near = nearest(value, [one for one in known if isinstance(one, str)]) if isinstance(value, str) else []
-        hint = f"; nearest: {near[0]}" if near else ""
-        return self._refuse(f" = {briefly(value)} must be {describe(annotation)}{hint}")
+        near = hint(value, [one for one in known if isinstance(one, str)]) if isinstance(value, str) else ""
+        return self._refuse(f" = {briefly(value)} must be {describe(annotation)}{near}")
 
     def _enum(self, value: Any, annotation: Any) -> Any:
         """By its value, as a literal of all values."""
@@ -227,7 +229,7 @@ class Structurer:
 
     def _field(self, key: Key, cls: type, field: "attrs.Attribute[Any]", value: Any) -> Any:
         try:
-            annotation = hint(cls, field)
+            annotation = field_type(cls, field)
         except NameError as error:
             self.problems.add(
                 key,
@@ -250,7 +252,7 @@ class Structurer:
 
     def _ask_validators(self, key: Key, cls: type, arguments: Mapping[str, Any]) -> None:
         """attrs stops at the first refusal: ask every field's validator, on an instance that skipped them."""
-        instance = cls.__new__(cls)
+        instance: object = object.__new__(cls)
         fields = [field for field in attrs.fields(cls) if field.init and (field.alias or field.name) in arguments]
         for field in fields:
             object.__setattr__(instance, field.name, arguments[field.alias or field.name])
@@ -269,14 +271,13 @@ class Structurer:
 
 def unknown(said: str, known: Mapping[str, Any], kind: str) -> str:
     """' is no field of my_lab:Focal; nearest: gamma'"""
-    near = nearest(said, known)
-    hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known)}" if known else "there are none"
-    return f" is no {kind}; {hint}"
+    others = f"; there are: {', '.join(known)}" if known else "; it has none"
+    return f" is no {kind}{hint(said, known) or others}"
 
 
 def _takes_tokenizer(cls: type, field: "attrs.Attribute[Any]") -> bool:
     try:
-        return is_tokenizer(hint(cls, field))
+        return is_tokenizer(field_type(cls, field))
     except NameError:
         return str(field.type).removesuffix(" | None") == "Tokenizer"
 

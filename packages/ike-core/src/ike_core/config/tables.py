@@ -84,12 +84,12 @@ class Tables:
     def _unknown(self, name: str, value: Any, known: Mapping[str, Any], key: Key) -> None:
         """One problem a value, so that each is named in full."""
         if isinstance(value, dict) and value:
-            for inner, inner_value in value.items():
-                self._unknown_value((*key, name, inner), inner_value, name, known, key)
+            for inner in value:
+                self._unknown_value((*key, name, inner), name, known, key)
         else:
-            self._unknown_value((*key, name), value, name, known, key)
+            self._unknown_value((*key, name), name, known, key)
 
-    def _unknown_value(self, at: Key, value: Any, name: str, known: Mapping[str, Any], key: Key) -> None:
+    def _unknown_value(self, at: Key, name: str, known: Mapping[str, Any], key: Key) -> None:
         near = [dotted((*key, one)) for one in nearest(name, known)] or _same_name(str(at[-1]))
         hint = f"; nearest: {', '.join(near)}" if near else f"; there are: {', '.join(known)}"
         self._refuse(at, f" is no known key{hint}")

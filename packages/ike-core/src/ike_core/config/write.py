@@ -6,6 +6,8 @@ from typing import Any
 from ike_core.config.interpolation import VERBATIM, escape
 from ike_core.config.keys import Key, dotted, quoted
 from ike_core.config.provenance import Provenance
+from ike_core.config.schema import keys
+from ike_core.config.sections import Sections
 from ike_core.config.spelling import spelt
 
 _HEADER = (
@@ -26,9 +28,15 @@ def _table(table: Mapping[str, Any], key: Key, provenance: Provenance) -> Iterat
         inner = (*key, name)
         text = spelt(value if name in VERBATIM else _escaped(value))
         yield f"{quoted(name)} = {text}  # {_origin(inner, provenance)}"
-    for name, value in table.items():
+    for name, value in sorted(table.items(), key=_place) if not key else table.items():
         if isinstance(value, dict):
             yield from _table(value, (*key, name), provenance)
+
+
+def _place(item: tuple[str, Any]) -> int:
+    """Tables in the order of sections.py, [user] last."""
+    order = list(keys(Sections))
+    return order.index(item[0]) if item[0] in order else len(order)
 
 
 def _origin(key: Key, provenance: Provenance) -> str:
