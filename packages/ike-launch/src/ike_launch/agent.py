@@ -1,17 +1,16 @@
 """The process that keeps this host's ranks, by torch's elastic agent.
 
-`python -m ike_launch.agent JOB LIFELINE`: JOB is the file that `ike_launch.supervisor` wrote, LIFELINE the descriptor of
-a pipe whose other end the launcher holds. A byte on it says go; its end says that the launcher is gone, and so the
-ranks go too. This is the only module of the package that imports torch.
+`python -m ike_launch.agent JOB LIFELINE`: JOB is the file that `Job.write` made, LIFELINE the descriptor of a pipe
+whose other end the launcher holds. A byte on it says go; its end says that the launcher is gone, and so the ranks go
+too. Only this module and `ike_launch.rendezvous` import torch.
 """
 
-import json
 import logging
 import os
 import signal
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousParameters, registry
 
 from ike_launch.job import MONITOR_SECONDS, Job
+from ike_launch.rendezvous import OneHost
 
 
 class RankLogs(LogsSpecs):
@@ -66,7 +65,7 @@ class RankAgent(LocalElasticAgent):
         return {worker.global_rank: handlers[worker.local_rank].proc.poll() for worker in self._worker_group.workers}
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        pids = super()._start_workers(worker_group)
+        pids: dict[int, Any] = super()._start_workers(worker_group)
         self._job.note("started", pids=list(pids.values()))
         return pids
 
@@ -76,9 +75,9 @@ class RankAgent(LocalElasticAgent):
         failed = [rank for rank, code in self.exit_codes().items() if code]
         if failed and self._pcontext is not None:
             self.failed_by_themselves = failed
-            self._job.note("failed", ranks=failed, time=time.time())
             self._pcontext.close(signal.SIGTERM, timeout=self._job.failure_grace_seconds)
-        return super()._monitor_workers(worker_group)
+        result: RunResult = super()._monitor_workers(worker_group)
+        return result
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         """`timeout` is torch's own choice; ours is the job's."""
@@ -88,23 +87,13 @@ class RankAgent(LocalElasticAgent):
 
 
 def build_agent(job: Job) -> RankAgent:
-    """One host: the agent hosts the store that the ranks meet at, on a free port unless the job names one."""
-    rendezvous = RendezvousParameters(
-        backend="c10d",
-        endpoint=f"{job.host}:{job.port}",
-        run_id=job.launch_id,
-        min_nodes=1,
-        max_nodes=1,
-        local_addr=job.host,  # else the host's own name is looked up, which fails where nothing resolves it
-        is_host=True,  # else a busy port makes it a client of whatever listens there, and it waits
-        timeout=60,
-    )
+    """Binds the port where the ranks meet."""
     # torch substitutes ${local_rank}, and turns $$ into $, in every argument: escaped, each arrives as it was given.
     command, *arguments = [job.command[0], *(argument.replace("$", "$$") for argument in job.command[1:])]
     spec = WorkerSpec(
         role="rank",
         local_world_size=job.ranks,
-        rdzv_handler=registry.get_rendezvous_handler(rendezvous),
+        rdzv_handler=OneHost(job.host, job.port, job.launch_id),
         entrypoint=command,
         args=tuple(arguments),
         max_restarts=0,
@@ -133,15 +122,15 @@ def main() -> int:
         return 0
     die_with_the_launcher(lifeline)
     agent = build_agent(job)
-    stopped = None
-    try:
+    with suppress(SignalException):  # the launcher knows what it has sent
         agent.run()
-    except SignalException as signalled:
-        stopped = int(signalled.sigval)
     codes = agent.exit_codes()
-    job.note("ended", exit_codes=codes, failed=agent.failed_by_themselves, stopped_by=stopped)
+    job.note("ended", exit_codes=codes, failed=agent.failed_by_themselves)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking torch down in order takes 0.3 s, and there is nothing left to keep

@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import attrs
-from ike_core.errors import LaunchError
 
+from ike_core.errors import LaunchError
 from ike_launch.job import Job
 
 
@@ -77,7 +78,9 @@ class AgentProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._lifeline)
         try:
             self._process.wait(self.job.stop_grace_seconds + self.job.failure_grace_seconds)
@@ -86,7 +89,5 @@ class AgentProcess:
 
 
 def _kill_group(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # gone already
         os.killpg(pid, signal.SIGKILL)  # every rank leads a session, and so a group, of its own
-    except ProcessLookupError:
-        pass  # gone already

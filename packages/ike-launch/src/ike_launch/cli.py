@@ -1,4 +1,4 @@
-"""The `ike-launch` command. Nothing but the standard library is imported before a command is known: --help is instant."""
+"""The `ike-launch` command. Until a command is known only the standard library is imported: --help is instant."""
 
 import argparse
 import difflib
@@ -56,13 +56,15 @@ def _run(name: str, rest: Sequence[str]) -> int:
 def _settings(name: str, rest: Sequence[str]) -> int:
     parser = _parser(name)
     parser.add_argument("layers", nargs="+", metavar="LAYER", help=LAYERS)
-    parser.add_argument("--ranks", type=_ranks, metavar="N", help="the same as launch.ranks=N; auto: one per GPU, else 1")
+    parser.add_argument(
+        "--ranks", type=_ranks, metavar="N", help="the same as launch.ranks=N; auto: one per GPU, else 1"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and stop")
     given = parser.parse_intermixed_args(rest)
     from ike_launch.settings_run import run_settings
 
     layers = [*given.layers, *([f"launch.ranks={given.ranks}"] if given.ranks else [])]
-    return run_settings(name, layers, dry_run=given.dry_run)
+    return run_settings("infer" if name == "infer" else "train", layers, dry_run=given.dry_run)
 
 
 def _script(rest: Sequence[str]) -> int:

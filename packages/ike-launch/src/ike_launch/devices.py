@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
+
 from ike_core.errors import LaunchError
 
 _PROC_GPUS = Path("/proc/driver/nvidia/gpus")

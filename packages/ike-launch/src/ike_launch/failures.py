@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from ike_core.errors import IkeError
 from ike_launch.job import Job
 
 LINES_SHOWN = 40
@@ -23,6 +24,7 @@ _CONSEQUENCES = re.compile(
 )
 """What a rank says when another has gone: told as the cause only where there is no other."""
 
+FOR_THE_USER = {error.__name__ for error in IkeError.__subclasses__()}
 _TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ")  # of its excepthook
 
 
@@ -71,7 +73,14 @@ def read_failure(job: Job, rank: int, code: int, unsaid: Sequence[str], *, by_it
     `unsaid` are the lines of stderr that the screen has not shown.
     """
     left = _left(job.failure(rank))
-    lines = left.get("traceback", "").splitlines() or list(unsaid) or _last_lines(job.stderr(rank), job.stdout(rank))
+    told = (
+        left.get("kind") in FOR_THE_USER
+    )  # its message says it all: where in our code it was raised is nobody's business
+    lines = (
+        []
+        if told
+        else left.get("traceback", "").splitlines() or list(unsaid) or _last_lines(job.stderr(rank), job.stdout(rank))
+    )
     lines = [_TORCH_PREFIX.sub("", line) for line in lines]
     # A rank that was raising when we stopped it would have ended with 1.
     code = code if by_itself or code > 0 else 1
@@ -88,7 +97,10 @@ def read_failure(job: Job, rank: int, code: int, unsaid: Sequence[str], *, by_it
 
 
 def first_failure(
-    job: Job, exit_codes: Mapping[int, int | None], failed_by_themselves: Iterable[int], unsaid: Mapping[int, Sequence[str]]
+    job: Job,
+    exit_codes: Mapping[int, int | None],
+    failed_by_themselves: Iterable[int],
+    unsaid: Mapping[int, Sequence[str]],
 ) -> Failure | None:
     """The cause: not a rank that only noticed another's end, then one that nobody had stopped, then the earliest."""
     by_themselves = set(failed_by_themselves)
@@ -98,7 +110,9 @@ def first_failure(
         if code and (rank in by_themselves or _was_failing(job, rank, unsaid.get(rank, ())))
     ]
     return min(
-        failures, key=lambda each: (each.is_consequence, each.rank not in by_themselves, each.time, each.rank), default=None
+        failures,
+        key=lambda each: (each.is_consequence, each.rank not in by_themselves, each.time, each.rank),
+        default=None,
     )
 
 

@@ -27,7 +27,7 @@ class Job:
     """Where the ranks meet."""
     port: int = 0
     """0: a free one."""
-    failure_grace_seconds: int = 5
+    failure_grace_seconds: int = 3
     """Between SIGTERM and SIGKILL for the ranks that survive a failed one."""
     stop_grace_seconds: int = 30
     """Between the signal that the launcher was given and SIGKILL: a rank may save in it."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from ike_core.errors import LaunchError
-
 from ike_launch.agent_process import AgentProcess
 from ike_launch.environment import rank_environment
 from ike_launch.job import Job

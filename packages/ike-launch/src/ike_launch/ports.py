@@ -12,7 +12,7 @@ def check_port(host: str, port: int) -> None:
         # As torch's store does: a port whose last user has gone, but whose connections still linger, is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind(("", port))  # on every interface, as the store will be
         except OSError as error:
             reason = "it is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
             raise LaunchError(

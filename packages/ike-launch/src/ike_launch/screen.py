@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import attrs
+
 from ike_core.console import ProgressBar, is_terminal
 
 

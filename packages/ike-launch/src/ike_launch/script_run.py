@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ike_core.errors import LaunchError
-
 from ike_launch.devices import Gpus
 from ike_launch.folders import new_launch_id
 from ike_launch.job import Job

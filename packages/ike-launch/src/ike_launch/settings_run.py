@@ -8,16 +8,14 @@ from pathlib import Path
 
 from ike_core.config import check_parts_by_source, load_config
 from ike_core.errors import IkeError
-
 from ike_launch.devices import Gpus
-from ike_launch.environment import checking_environment
 from ike_launch.folders import new_launch_id, starting_folder
 from ike_launch.job import Job
 from ike_launch.launching import launch, require_torch
-from ike_launch.plan import Plan
+from ike_launch.plan import Plan, Purpose
 
 
-class CheckFailed(IkeError):
+class CheckError(IkeError):
     """The checking child has said what is wrong; it is passed on as it was said."""
 
     def __init__(self, said: str, exit_code: int) -> None:
@@ -25,13 +23,13 @@ class CheckFailed(IkeError):
         self.exit_code = exit_code
 
 
-def run_settings(purpose: str, layers: Sequence[str], *, dry_run: bool) -> int:
+def run_settings(purpose: Purpose, layers: Sequence[str], *, dry_run: bool) -> int:
     """Runs `purpose` ('train' or 'infer') to its end; returns 0, or the exit code of what failed."""
     config = load_config(*layers)
-    check_parts_by_source(config)
+    notes = check_parts_by_source(config)
     plan = Plan.of(config, purpose, Gpus.find())
     if dry_run:
-        print(plan.text())
+        print("\n".join([plan.text(), *notes]))
         return 0
     require_torch()
     launch_id = new_launch_id()
@@ -41,23 +39,22 @@ def run_settings(purpose: str, layers: Sequence[str], *, dry_run: bool) -> int:
             command=(sys.executable, "-P", "-u", "-m", "ike_core.worker", purpose, *layers),
             ranks=plan.ranks,
             launch_id=launch_id,
-            logs=starting_folder(plan.root, launch_id),
+            logs=starting_folder(config.run.root, launch_id),
             control=Path(control),
-            port=plan.port,
+            port=config.launch.port,
         )
-        outcome = launch(job, title=plan.name, check=lambda: check_parts(purpose, layers))
+        outcome = launch(job, title=config.run.name, check=lambda: check_parts(purpose, layers))
     return outcome.exit_code
 
 
-def check_parts(purpose: str, layers: Sequence[str]) -> None:
+def check_parts(purpose: Purpose, layers: Sequence[str]) -> None:
     """Imports and builds all parts once, in a child, before any rank starts."""
     child = subprocess.run(
         [sys.executable, "-P", "-m", "ike_core.config.check", purpose, *layers],
-        env=checking_environment(),
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
     if child.returncode:
-        raise CheckFailed(child.stderr.strip(), child.returncode)
+        raise CheckError(child.stderr.strip(), child.returncode)
