@@ -56,7 +56,7 @@ class ScoringModel(nn.Module):
     def _by_chunks(self, batch: Batch, *, is_summed: bool) -> Tensor:
         lm = self.lm
         assert isinstance(lm, PreTrainedModel)
-        hidden_RTD = lm.get_decoder()(**self._inputs(batch)).last_hidden_state
+        hidden_RTD = lm.get_decoder()(**self.inputs(batch)).last_hidden_state
         hidden_ND = hidden_RTD.flatten(0, 1).index_select(0, batch["predictors"])
         head = lm.get_output_embeddings()
         assert isinstance(head, ScoringHead)
@@ -64,11 +64,11 @@ class ScoringModel(nn.Module):
         return scores
 
     def _by_full_logits(self, batch: Batch) -> Tensor:
-        output = self.lm(**self._inputs(batch))
+        output = self.lm(**self.inputs(batch))
         return pick_logprobs(output if isinstance(output, Tensor) else output.logits, batch)
 
-    def _inputs(self, batch: Batch) -> dict[str, Any]:
-        """Padded rows go without positions: some models take none, and on the right padding moves none."""
+    def inputs(self, batch: Batch) -> dict[str, Any]:
+        """What the model itself is given.  Padded rows go without positions: some models take none, and on the right padding moves none."""
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
         if batch.layout is not None:
             inputs |= {"position_ids": batch["position_ids"], "layout": batch.layout}
@@ -83,7 +83,7 @@ def prepared(model: nn.Module) -> ScoringModel:
         if isinstance(module, ScoringModel):
             return module
     raise TrainingError(
-        f"{type(model).__name__} was not prepared to score tokens; wrap `ike_tasks.Packed().prepare(model)` instead"
+        f"{type(model).__name__} was not prepared to score tokens; give the engine ike_tasks.Packed().prepare(model)"
     )
 
 

@@ -123,7 +123,7 @@ class _Trial:
     def own_scores(self, padded: Collate, examples: Sequence[AnyExample]) -> Tensor:
         """By the model's own logits of padded rows, [P]."""
         batch = self._batch(padded, examples)
-        output = self.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+        output = self.model(**prepared(self.model).inputs(batch))
         return _sum_by_path(pick_logprobs(output if isinstance(output, Tensor) else output.logits, batch), batch)
 
     def _path_sums(self, batch: Batch) -> Tensor:
