@@ -32,6 +32,12 @@ def is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, types.UnionType)
 
 
+def required(annotation: Any) -> Any:
+    """X of `X | None`."""
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    return members[0] if is_union(annotation) and len(members) == 1 else annotation
+
+
 def is_literal(annotation: Any) -> bool:
     return get_origin(annotation) is Literal
 

@@ -4,7 +4,7 @@ The launcher runs it in one child before any rank starts: whatever a part's modu
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,98 +12,69 @@ import attrs
 
 from ike_core.config.component import Component
 from ike_core.config.config import Config
+from ike_core.config.keys import at
 from ike_core.config.load import load_config
-from ike_core.errors import ConfigError, IkeError
+from ike_core.config.problems import Problems
+from ike_core.errors import IkeError
 
-_NEEDED = {
+_MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
+_NEEDED: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "train": {
-        "model": 'say model.path = "FOLDER or hub name", or model.uses',
-        "data.train": 'say data.train.files = ["rows.jsonl"]',
-        "data.train.processor": 'say data.train.processor.uses, such as "ike_data:ChatProcessor"',
-        "objective": 'say objective.uses, such as "ike_tasks:SFT"',
+        ("model",): _MODEL,
+        ("data", "train"): 'say data.train.files = ["rows.jsonl"]',
+        ("data", "train", "processor"): 'say data.train.processor.uses = "ike_data:ChatProcessor", or another',
+        ("objective",): 'say objective.uses = "ike_tasks:SFT", or another',
     },
     "infer": {
-        "model": 'say model.path = "FOLDER or hub name", or model.uses',
-        "inference": 'say inference.files = ["questions.jsonl"] and inference.output = "answers.jsonl"',
+        ("model",): _MODEL,
+        ("inference",): 'say inference.files = ["questions.jsonl"] and inference.output = "answers.jsonl"',
     },
 }
-"""Tables without which a command can't begin, and what to say instead of nothing."""
+"""Tables without which a command can't begin, and what to do."""
 
 
 def check_parts(command: str, config: Config) -> None:
     """ConfigError with everything that is wrong: tables that are missing, parts that can't be built."""
-    wrong: list[str] = []
-    for name, remedy in _NEEDED[command].items():
-        if not _has(config, name):
-            wrong.append(f"[{name}] is missing: {remedy}")
-    tokenizer = _built(wrong, lambda: _tokenizer(config))
+    problems = Problems()
+    for key, remedy in _NEEDED[command].items():
+        try:
+            at(dict(config.tree), key)
+        except KeyError:
+            problems.add(key, f" is missing: {remedy}")
+    model = dict(config.model.part.table) if config.model is not None else {}
+    tokenizer = None
+    if config.tokenizer is not None and _is_there(config.tokenizer) and "path" in {**model, **config.tokenizer.table}:
+        tokenizer = config.tokenizer.build_into(problems, tokenizer=None, defaults=model)
     for component in _parts(command, config):
-        defaults = _model_fields(config) if component.key[0] == "frozen" else {}
-        _built(wrong, lambda: component.build(tokenizer=tokenizer, **defaults))  # noqa: B023 (called at once)
-    if wrong:
-        raise ConfigError("\n".join(dict.fromkeys(wrong)))
-
-
-def _has(config: Config, name: str) -> bool:
-    table: Any = config.tree
-    for part in name.split("."):
-        table = table.get(part, {})
-    return bool(table)
-
-
-def _built(wrong: list[str], build: Callable[[], Any]) -> Any:
-    try:
-        return build()
-    except ConfigError as error:
-        wrong.append(str(error))
-        return None
-
-
-def _tokenizer(config: Config) -> Any:
-    component = config.tokenizer
-    if component is None or (component.is_default and find_spec(component.uses.split(".")[0].split(":")[0]) is None):
-        return None
-    path = _model_fields(config).get("path")
-    if path is None and "path" not in component.table and component.is_default:
-        return None
-    return component.build(path=path) if path is not None else component.build()
-
-
-def _model_fields(config: Config) -> dict[str, Any]:
-    return dict(config.model.part.table) if config.model is not None else {}
+        defaults = model if component.key[0] == "frozen" else {}
+        component.build_into(problems, tokenizer=tokenizer, defaults=defaults)
+    problems.settle(config.provenance)
 
 
 def _parts(command: str, config: Config) -> Iterator[Component]:
-    """Those that the command builds, but the tokenizer."""
-    yield from _components([config.model, config.engine, config.checkpoint, config.trackers])
-    if command == "infer":
-        yield from _components(config.inference)
-    else:
-        yield from _components(
-            [
-                config.frozen,
-                config.data,
-                config.objective,
-                config.optimizer,
-                config.schedule,
-                config.batch,
-                config.evaluate,
-                config.hooks,
-            ]
-        )
+    """All that the command builds, but the tokenizer."""
+    both = (config.model, config.engine, config.checkpoint, config.trackers)
+    training = (config.frozen, config.data, config.objective, config.optimizer, config.schedule, config.batch)
+    during = (config.evaluate, config.hooks)
+    tables = (*both, config.inference) if command == "infer" else (*both, *training, *during)
+    return filter(_is_there, _components(tables))
 
 
 def _components(value: Any) -> Iterator[Component]:
     """All in a section, at any depth."""
     if isinstance(value, Component):
-        if not (value.is_default and find_spec(value.uses.partition(":")[0].partition(".")[0]) is None):
-            yield value
-    elif isinstance(value, dict | list):
+        yield value
+    elif isinstance(value, dict | tuple):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _components(inner)
     elif attrs.has(type(value)):
         for field in attrs.fields(type(value)):
             yield from _components(getattr(value, field.name))
+
+
+def _is_there(component: Component) -> bool:
+    """A default part of a package that is not installed is left out; one that a layer names is a problem."""
+    return not component.is_default or find_spec(component.uses.partition(":")[0].partition(".")[0]) is not None
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,10 +8,11 @@ from typing import Any
 import attrs
 
 from ike_core.config.importing import USES, load_object
+from ike_core.config.instances import REFUSED
 from ike_core.config.keys import Key, dotted
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance
-from ike_core.config.structure import REFUSED, Structurer
+from ike_core.config.structure import Structurer
 from ike_core.errors import ConfigError
 
 
@@ -46,9 +47,15 @@ class Component:
         What is a plain callable is returned as it is.
         """
         problems = Problems()
-        part = _Building(self, problems, tokenizer).part(self, defaults, found=found)
+        part = self.build_into(problems, tokenizer=tokenizer, defaults=defaults, found=found)
         problems.settle(self.provenance)
         return part
+
+    def build_into(
+        self, problems: Problems, *, tokenizer: Any, defaults: Mapping[str, Any], found: type | None = None
+    ) -> Any:
+        """As `build`; what is wrong is added to `problems` instead of raised, and the part then not to be used."""
+        return _Building(self, problems, tokenizer).part(self, defaults, found=found)
 
 
 class _Building:
@@ -75,7 +82,7 @@ class _Building:
                 (*component.key, "uses"),
                 f' = "{component.uses}": its field {name} is one of ike\'s own keys here; give it another name',
             )
-        return self._structurer.fields(
+        return self._structurer.instances.of(
             component.key, found, component.table, defaults=defaults, tokenizer=self._tokenizer
         )
 

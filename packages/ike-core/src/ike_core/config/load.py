@@ -8,17 +8,19 @@ from typing import Any
 
 import attrs
 
+from ike_core.config.annotations import required
 from ike_core.config.config import Config
 from ike_core.config.defaults import default_layer, fill, inherit_training_data
+from ike_core.config.instances import as_text
 from ike_core.config.interpolation import interpolate
 from ike_core.config.keys import Key, put
 from ike_core.config.layers import Layer, read_layers
 from ike_core.config.merge import Merged
-from ike_core.config.parts import as_text, check_sources, settle_parts
+from ike_core.config.parts import check_sources, settle_parts
 from ike_core.config.paths import resolve_files, resolve_models
 from ike_core.config.problems import Problems
 from ike_core.config.provenance import absolute
-from ike_core.config.schema import places, required
+from ike_core.config.schema import places
 from ike_core.config.sections import Sections
 from ike_core.config.structure import Structurer
 from ike_core.config.tables import Tables
@@ -41,10 +43,10 @@ def load_config(*arguments: str | Path, user: type | None = None) -> Config:
     _resolve(merged, problems, import_from)
     tables = Tables(merged.provenance, problems, import_from)
     sections = tables.sections(merged.tree)
-    own, paths = _user(merged, problems, user)
+    own, settled = _user(merged, problems, user)
     problems.settle(merged.provenance)
-    for key, path in {**tables.paths, **paths}.items():
-        put(merged.tree, key, path)
+    for key, value in {**tables.settled, **settled}.items():
+        put(merged.tree, key, value)
     typed = {field.name: getattr(sections, field.name) for field in attrs.fields(Sections)}
     return Config(**typed, user=own, tree=merged.tree, provenance=merged.provenance)
 
@@ -105,13 +107,13 @@ def _says_uses(table: Mapping[str, Any]) -> bool:
     return "uses" in table or any(_says_uses(inner) for inner in table.values() if isinstance(inner, dict))
 
 
-def _user(merged: Merged, problems: Problems, cls: type | None) -> tuple[Any, Mapping[Key, str]]:
-    """`[user]`, and the paths in it."""
+def _user(merged: Merged, problems: Problems, cls: type | None) -> tuple[Any, Mapping[Key, Any]]:
+    """`[user]`, and what of it the resolved tree says otherwise."""
     table = merged.tree.get("user", {})
     if cls is None:
         return table, {}
     structurer = Structurer(merged.provenance, problems, reads_environment=True)
-    return structurer.fields(("user",), cls, table), structurer.paths
+    return structurer.instances.of(("user",), cls, table), structurer.settled
 
 
 def _refuse_nonfinite(value: Any, key: Key, problems: Problems) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 
 from ike_core.config.importing import USES
+from ike_core.config.instances import as_text, unknown
 from ike_core.config.keys import Key, dotted, hint
 from ike_core.config.problems import Problems
-from ike_core.config.provenance import Origin, Provenance, absolute
+from ike_core.config.provenance import Provenance, absolute
 from ike_core.config.schema import part_tables
 from ike_core.config.source import PartSource, read_part
-from ike_core.config.structure import unknown
 
 _PATH = re.compile(r"\bPath\b")
 _TEXT = frozenset({"str", "str | None", "None | str", "Optional[str]"})
@@ -60,11 +60,6 @@ def settle_parts(tree: dict[str, Any], provenance: Provenance, folders: Sequence
                 part.table[name] = _absolute(value, origin.folder)
 
 
-def as_text(value: Any, origin: Origin) -> Any:
-    """An override of a string field is its raw text unless quoted: run.name=123 is "123"."""
-    return value if origin.raw is None or isinstance(value, str | dict) else origin.raw
-
-
 def _absolute(value: Any, folder: Path) -> Any:
     if isinstance(value, str):
         return absolute(value, folder) if value else value
@@ -83,6 +78,8 @@ def check_sources(tree: dict[str, Any], folders: Sequence[Path], problems: Probl
             problems.add(
                 (*part.key, "uses"), f' = "{uses}": {source.wrong}{hint(uses.partition(":")[2], source.names)}'
             )
+        elif not part.own():
+            continue
         elif source.is_absent:
             package = uses.partition(":")[0].partition(".")[0]
             looked = "".join(f", nor in {folder}" for folder in folders)

@@ -1,21 +1,14 @@
 """The tables of sections.py as a shape: which key is a table of ike's, a value, or a part's own."""
 
-import types
 from collections.abc import Iterator, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import attrs
 
+from ike_core.config.annotations import required
 from ike_core.config.component import Component
 from ike_core.config.keys import Key
 from ike_core.config.sections import ALTERNATIVES, Sections
-
-
-def required(annotation: Any) -> Any:
-    """X of `X | None`."""
-    members = [member for member in get_args(annotation) if member is not type(None)]
-    is_union = get_origin(annotation) in (Union, types.UnionType)
-    return members[0] if is_union and len(members) == 1 else annotation
 
 
 def section(annotation: Any) -> type | None:

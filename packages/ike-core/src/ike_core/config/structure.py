@@ -18,20 +18,15 @@ from ike_core.config.annotations import (
     ARRAYS,
     TABLES,
     describe,
-    field_type,
     is_literal,
     is_open,
-    is_tokenizer,
     is_union,
-    name,
     origin,
 )
+from ike_core.config.instances import REFUSED, Instances
 from ike_core.config.keys import Key, hint
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance, absolute
-
-REFUSED: Any = attrs.NOTHING
-"""Stands for a value that a problem was added for."""
 
 _KINDS: Mapping[type, type] = {list: list, MutableSequence: list, set: set, MutableSet: set, frozenset: frozenset}
 """What an array becomes; a tuple otherwise."""
@@ -53,8 +48,9 @@ class Structurer:
     ) -> None:
         self.provenance = provenance
         self.problems = problems
-        self.paths: dict[Key, str] = {}
-        """Every path that was made absolute."""
+        self.settled: dict[Key, Any] = {}
+        """What a layer says otherwise than the resolved tree: paths are absolute there, overrides of strings text."""
+        self.instances = Instances(provenance, problems, self.value, self.settled)
         self._part = part
         self._reads_environment = reads_environment
         self._key: Key = ()
@@ -123,7 +119,7 @@ class Structurer:
         if not isinstance(value, str):
             return self._expected(annotation, value)
         path = absolute(value, self.provenance.origin(self._key).folder)
-        self.paths[self._key] = path
+        self.settled[self._key] = path
         return Path(path)
 
     def _literal(self, value: Any, annotation: Any) -> Any:
@@ -192,94 +188,7 @@ class Structurer:
     def _class(self, value: Any, annotation: Any) -> Any:
         if isinstance(value, dict) and "uses" in value and "uses" not in attrs.fields_dict(annotation):
             return self._instance(value, annotation)
-        return self.fields(self._key, annotation, value)
-
-    def fields(
-        self,
-        key: Key,
-        cls: type,
-        table: Any,
-        *,
-        defaults: Mapping[str, Any] | None = None,
-        tokenizer: Any = None,
-    ) -> Any:
-        """An instance of an attrs class from a table; REFUSED having said everything that is wrong with it."""
-        if not isinstance(table, dict):
-            self.problems.add(key, f" = {briefly(table)} must be a table")
-            return REFUSED
-        mark = len(self.problems)
-        known = {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
-        arguments: dict[str, Any] = {}
-        for said, value in table.items():
-            if said in known:
-                arguments[said] = self._field((*key, said), cls, known[said], value)
-            else:
-                self.problems.add((*key, said), unknown(said, known, f"field of {cls.__module__}:{name(cls)}"))
-        for left_out, field in known.items():
-            if left_out in table:
-                continue
-            if tokenizer is not None and _takes_tokenizer(cls, field):
-                arguments[left_out] = tokenizer
-            elif defaults and left_out in defaults:
-                arguments[left_out] = defaults[left_out]
-            elif field.default is attrs.NOTHING:
-                what = "a tokenizer" if _takes_tokenizer(cls, field) else "it"
-                self.problems.add((*key, left_out), f" is missing: {cls.__module__}:{name(cls)} needs {what}")
-        return REFUSED if len(self.problems) > mark else self.construct(key, cls, arguments)
-
-    def _field(self, key: Key, cls: type, field: "attrs.Attribute[Any]", value: Any) -> Any:
-        try:
-            annotation = field_type(cls, field)
-        except NameError as error:
-            self.problems.add(
-                key,
-                f" can't be checked: {cls.__module__} annotates it {field.type}, and at run time {error}; "
-                "import that name outside `if TYPE_CHECKING`",
-            )
-            return REFUSED
-        return self.value(key, annotation, value)
-
-    def construct(self, key: Key, cls: type, arguments: Mapping[str, Any]) -> Any:
-        """The instance; where the class refuses its arguments, what each validator says."""
-        try:
-            return cls(**arguments)
-        except (ValueError, TypeError) as error:
-            mark = len(self.problems)
-            self._ask_validators(key, cls, arguments)
-            if len(self.problems) == mark:
-                self.problems.add(key, f": {cls.__module__}:{name(cls)} refuses it: {error}")
-            return REFUSED
-
-    def _ask_validators(self, key: Key, cls: type, arguments: Mapping[str, Any]) -> None:
-        """attrs stops at the first refusal: ask every field's validator, on an instance that skipped them."""
-        instance: object = object.__new__(cls)
-        fields = [field for field in attrs.fields(cls) if field.init and (field.alias or field.name) in arguments]
-        for field in fields:
-            object.__setattr__(instance, field.name, arguments[field.alias or field.name])
-        for field in fields:
-            if field.validator is None or field.converter is not None:
-                continue
-            value = arguments[field.alias or field.name]
-            try:
-                field.validator(instance, field, value)
-            except (ValueError, TypeError) as error:
-                text = str(error.args[0]).removeprefix(f"'{field.name}' ").removesuffix(f": {value}")
-                self.problems.add((*key, field.alias or field.name), f" = {briefly(value)} {text}")
-            except AttributeError:  # it reads a field that was left out: `cls(**arguments)` has said what it says
-                continue
-
-
-def unknown(said: str, known: Mapping[str, Any], kind: str) -> str:
-    """' is no field of my_lab:Focal; nearest: gamma'"""
-    others = f"; there are: {', '.join(known)}" if known else "; it has none"
-    return f" is no {kind}{hint(said, known) or others}"
-
-
-def _takes_tokenizer(cls: type, field: "attrs.Attribute[Any]") -> bool:
-    try:
-        return is_tokenizer(field_type(cls, field))
-    except NameError:
-        return str(field.type).removesuffix(" | None") == "Tokenizer"
+        return self.instances.of(self._key, annotation, value)
 
 
 def _instead(annotation: Any, value: Any) -> str:

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ike_core.config.annotations import required
 from ike_core.config.component import Component
 from ike_core.config.importing import USES
+from ike_core.config.instances import REFUSED
 from ike_core.config.keys import Key, dotted, nearest
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance
-from ike_core.config.schema import holds_part, keys, named, required, section
+from ike_core.config.schema import holds_part, keys, named, section
 from ike_core.config.sections import ALTERNATIVES, NEEDS_ONE, RESERVED, Sections
-from ike_core.config.structure import REFUSED, Structurer
+from ike_core.config.structure import Structurer
 
 
 class Tables:
@@ -24,9 +26,9 @@ class Tables:
         self._structurer = Structurer(provenance, problems)
 
     @property
-    def paths(self) -> Mapping[Key, str]:
-        """Every path among ike's own keys, absolute."""
-        return self._structurer.paths
+    def settled(self) -> Mapping[Key, Any]:
+        """Values that the tree is to have otherwise than said: ike's own paths, absolute."""
+        return self._structurer.settled
 
     def sections(self, tree: Mapping[str, Any]) -> Sections:
         """Only to be used where no problem was added."""
@@ -43,12 +45,12 @@ class Tables:
         }
         rest = {name: value for name, value in table.items() if name not in known}
         if holds_part(cls):
-            arguments["part"] = self._component(rest, key)
+            arguments["part"] = self._component(rest, key, reserved=RESERVED[str(key[0])])
         else:
             for name, value in rest.items():
                 self._unknown(name, value, known, key)
         self._missing(cls, table, key)
-        return REFUSED if len(self._problems) > mark else self._structurer.construct(key, cls, arguments)
+        return self._structurer.instances.construct(key, cls, arguments, since=mark)
 
     def _value(self, annotation: Any, value: Any, key: Key) -> Any:
         if inner := named(annotation):
@@ -60,7 +62,7 @@ class Tables:
         cls = section(annotation)
         return self._section(cls, value, key) if cls else self._structurer.value(key, annotation, value)
 
-    def _component(self, table: Any, key: Key) -> Any:
+    def _component(self, table: Any, key: Key, *, reserved: frozenset[str] = frozenset()) -> Any:
         if not isinstance(table, dict):
             return self._refuse(key, f' = {briefly(table)} must be a table with uses = "module:Name"')
         uses = table.get("uses")
@@ -68,8 +70,7 @@ class Tables:
             return self._refuse(key, ' needs uses = "module:Name"')
         if not isinstance(uses, str) or not USES.fullmatch(uses):
             return self._refuse((*key, "uses"), f' = {briefly(uses)} must read "module:Name"')
-        reserved = RESERVED.get(str(key[0]), frozenset()) if len(key) == 1 or key[0] in ("frozen", "evaluate") else ()
-        for name in reserved & table.keys() if reserved else ():
+        for name in sorted(reserved & table.keys()):
             self._refuse((*key, name), " is no known key")
         return Component(
             path=dotted(key),
