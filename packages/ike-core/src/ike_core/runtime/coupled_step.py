@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ike_core.context import Context
 from ike_core.examples import AnyExample
-from ike_core.feed import MicroBatch
+from ike_core.feed import Batches, MicroBatch
 from ike_core.interfaces import Engine, StepObjective
 from ike_core.step_output import StepOutput
 
@@ -71,3 +71,22 @@ def gathered_scores(
 
 def _positions(micro: MicroBatch, scores: Tensor) -> Tensor:
     return torch.tensor(micro.positions, dtype=torch.int64).to(scores.device, non_blocking=True)
+
+
+def coupled_loss(
+    objective: StepObjective,
+    batches: Batches,
+    engine: Engine,
+    examples: Sequence[AnyExample],
+    context_of: Callable[[tuple[AnyExample, ...], int], Context],
+    number: int,
+) -> StepOutput:
+    """Collective, in evaluation mode: the loss over these examples, alike on every rank."""
+    widened = objective.widen(examples)
+    micro_batches = batches.make(widened.__getitem__, [len(example) for example in widened])
+
+    def context(micro: MicroBatch, i: int) -> Context:
+        return context_of(micro.examples, number + i)
+
+    scores_EK = gathered_scores(engine, objective, micro_batches, len(widened), context, begin=lambda _: None)
+    return objective.couple(scores_EK, widened, context_of((), number))

@@ -91,7 +91,7 @@ def _zero3_building(config: dict[str, Any]) -> Iterator[None]:
     import deepspeed  # 2.4 s, and the plain engine needs none of it
     from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config
 
-    _quiet()
+    _settle()
     alive = HfDeepSpeedConfig(config)  # from_pretrained asks for it through a weak reference
     try:
         with deepspeed.zero.Init(config_dict_or_path=config):
@@ -104,14 +104,21 @@ def _zero3_building(config: dict[str, Any]) -> Iterator[None]:
 def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None, config: dict[str, Any]) -> Any:
     import deepspeed
 
-    _quiet()
+    _settle()
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
     return engine
 
 
-def _quiet() -> None:
-    """DeepSpeed greets with a page a rank."""
+def _settle() -> None:
+    """DeepSpeed greets with a page a rank, and on a CPU compiles an operator at its first start.
+
+    That operator (an all-reduce for inference in shared memory) is never called here; compiling it takes 30 s or more,
+    and a build that was killed leaves a lock on which every later run waits in silence.
+    """
+    import deepspeed.ops
+
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 @attrs.define(eq=False)
@@ -173,11 +180,11 @@ class DeepSpeedEngine:
         if self.zero_stage < 3:
             yield from named_weights(self.names.module)
             return
-        from deepspeed.zero import GatheredParameters
+        import deepspeed
 
         parameters = dict(self.names.module.named_parameters())
         for name, parameter in parameters.items():  # one at a time: a gather holds one full tensor a rank
-            with GatheredParameters([parameter]):
+            with deepspeed.zero.GatheredParameters([parameter]):
                 yield name, parameter.detach()
         for name, tensor in named_weights(self.names.module):
             if name not in parameters:

@@ -1,6 +1,6 @@
 """Batches from host to device without waiting."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -12,6 +12,15 @@ from ike_core.batch import Batch
 def pinned(batch: Batch) -> Batch:
     """In page-locked memory, so that `place` need not wait; called in the prefetch thread of a GPU run."""
     return attrs.evolve(batch, tensors=_each(batch.tensors, lambda tensor: tensor.pin_memory()))
+
+
+def finisher(device: torch.device) -> Callable[[Batch], Batch]:
+    """What the prefetch thread does to a batch last."""
+    return pinned if device.type == "cuda" else _as_it_is
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def place(batch: Batch, device: torch.device) -> Batch:

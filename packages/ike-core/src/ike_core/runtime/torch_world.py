@@ -117,6 +117,7 @@ def _join(device: torch.device, size: int) -> None:
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
         dist.init_process_group(backend, timeout=TIMEOUT, device_id=device_id)
     else:  # a script or a notebook that nobody launched
+        os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it
         dist.init_process_group(
             backend, store=dist.HashStore(), rank=0, world_size=size, timeout=TIMEOUT, device_id=device_id
         )

@@ -1,0 +1,207 @@
+"""What a training run is made of, put together in the one order that works.
+
+The ranks meet; rank 0 names the run and every rank receives the name, before anything else is built; data; the model
+inside the engine's context; the engine; and last what rests on all of these.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ike_core.batch import Vocabulary
+from ike_core.cadence import Cadence, Due
+from ike_core.config import Config, load_config
+from ike_core.config.sections import EngineSection
+from ike_core.context import Context
+from ike_core.datasets import DatasetBuilder, Datasets
+from ike_core.door import runtime
+from ike_core.evaluation import Evaluation
+from ike_core.evaluations import EvaluationBuilder
+from ike_core.examples import AnyExample
+from ike_core.feed import Feed
+from ike_core.hooks import Hooks
+from ike_core.interfaces import CheckpointStore, Engine, SavedModel, StepObjective, World
+from ike_core.models import ModelBuilder, schedules
+from ike_core.objectives import Forward, ObjectiveBuilder, first_examples, forward_of
+from ike_core.ordering import Ordering
+from ike_core.progress import Progress
+from ike_core.run_setup import RunSetup, set_up
+from ike_core.self_check import check_cut
+from ike_core.trackers import Trackers
+from ike_core.user_code import save_user_code
+
+if TYPE_CHECKING:
+    from ike_core.training import TrainingPipeline
+
+
+@attrs.frozen(kw_only=True)
+class TrainingParts:
+    """A run, built."""
+
+    setup: RunSetup
+    engine: Engine
+    objective: Any
+    """(model, batch, context), the user's or their function as one; or a StepObjective."""
+    feed: Feed
+    steps: int
+    cadence: Cadence
+    schedules: Mapping[str, Any]
+    evaluations: tuple[Evaluation, ...]
+    hooks: Hooks
+    frozen: Mapping[str, Any]
+    vocabulary: Vocabulary
+    saved_model: SavedModel
+
+    @property
+    def world(self) -> World:
+        return self.setup.world
+
+    @property
+    def config(self) -> Config:
+        return self.setup.config
+
+    @property
+    def trackers(self) -> Trackers:
+        return self.setup.trackers
+
+    @property
+    def file_id(self) -> str:
+        return self.setup.file_id
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the loss couples the examples of a step."""
+        return isinstance(self.objective, StepObjective)
+
+    @property
+    def forward(self) -> Forward:
+        """The objective as a callable that always gives a StepOutput."""
+        return forward_of(self.objective)
+
+    @property
+    def seed(self) -> int:
+        return self.config.run.seed
+
+    @property
+    def policy(self) -> EngineSection:
+        """What is done about a step that is not finite."""
+        return self.config.engine
+
+    def context(self, step: int, examples: tuple[AnyExample, ...], number: int, *, training: bool) -> Context:
+        device = self.world.device
+        return Context(
+            step=step,
+            steps=self.steps,
+            epoch=self.feed.ordering.epoch(step),
+            training=training,
+            seed=self.seed,
+            rank=self.world.rank,
+            micro_batch=number,
+            frozen=self.frozen,
+            vocabulary=self.vocabulary,
+            examples=examples,
+            new_generator=partial(runtime("seeds:new_generator"), device),
+        )
+
+    def due_evaluations(self, step: int, due: Due) -> list[Evaluation]:
+        """At the start and at the end all; between, each at its own cadence."""
+        ends = step in (0, self.steps)
+        return [
+            evaluation
+            for evaluation in self.evaluations
+            if ends or (due.evaluate if evaluation.every is None else self.cadence.falls(evaluation.every, step))
+        ]
+
+    def peak_memory(self) -> int:
+        return int(runtime("modules:peak_memory")(self.world.device))
+
+    def save(self, progress: Progress, *, final: bool) -> Path | None:
+        """Collective: the step's folder; None without a checkpoint part."""
+        store: CheckpointStore | None = self.setup.store
+        if store is None:
+            return None
+        model = self.saved_model if store.exports(final=final) else None
+        facts = {"fingerprint": self.config.fingerprint(), "versions": self.setup.versions}
+        return store.save(self.setup.folder, model=model, progress=progress, final=final, facts=facts)
+
+
+def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
+    """Collective: everything, or an error that every rank raises."""
+    config = pipeline.config if pipeline.config is not None else load_config()
+    setup = set_up(config, model=pipeline.model)
+    objectives = ObjectiveBuilder(config, setup.tokenizer, pipeline.train_forward_step_fn, pipeline.collate_fn)
+    evaluations = EvaluationBuilder(config, setup.tokenizer, pipeline.evaluation_step_fn)
+    objective = objectives.objective()
+    collate = objectives.collate(objective)
+
+    models = ModelBuilder(
+        config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary
+    )
+    module = models.model(pipeline.model)
+    datasets = _datasets(pipeline, setup, module, evaluations)
+    vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
+    frozen = models.frozen(module, given=pipeline.model, collate=collate)
+    engine = models.engine(module, collate.prepare(module), pipeline.optimizer)
+
+    collate = objectives.checked(collate, objective, engine, datasets.train, vocabulary, setup.trackers.say)
+    batches = objectives.batches(collate, objective, vocabulary, datasets.train, setup.world, pipeline.cut)
+    ordering = Ordering(len(datasets.train), config.batch.examples_per_step, config.run.seed)
+    is_coupled = isinstance(objective, StepObjective)
+    parts = TrainingParts(
+        setup=setup,
+        engine=engine,
+        objective=objective,
+        feed=Feed(datasets.train, ordering, batches, objective.widen if is_coupled else None),
+        steps=config.length.steps or ordering.steps(epochs=config.length.epochs or 1.0),
+        cadence=Cadence(config.cadence, ordering.steps_per_epoch),
+        schedules=schedules(config),
+        evaluations=evaluations.build(objective, datasets, batches, vocabulary),
+        hooks=_hooks(pipeline, setup),
+        frozen=frozen,
+        vocabulary=vocabulary,
+        saved_model=runtime("modules:saved_model")(module, engine.weights, setup.tokenizer),
+    )
+    _check_cut(parts)
+    save_user_code(setup)
+    setup.start_trackers(parts.steps)
+    return parts
+
+
+def _datasets(
+    pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evaluations: EvaluationBuilder
+) -> Datasets:
+    builder = DatasetBuilder(
+        config=setup.config,
+        tokenizer=setup.tokenizer,
+        given=pipeline.data_processor_classes,
+        positions=runtime("modules:positions")(module),
+        folder=setup.folder,
+        world=setup.world,
+        say=setup.trackers.say,
+    )
+    return builder.build(evaluations.objectives())
+
+
+def _hooks(pipeline: "TrainingPipeline", setup: RunSetup) -> Hooks:
+    own = {name: hook.build(tokenizer=setup.tokenizer) for name, hook in setup.config.hooks.items()}
+    return Hooks(own | dict(pipeline.hooks))
+
+
+def _check_cut(parts: TrainingParts) -> None:
+    """Collective: a line, or an error, where the loss would depend on the cut."""
+    if parts.is_coupled:
+        return
+    examples = first_examples(parts.feed.dataset, parts.feed.ordering, parts.feed.batches.ceiling)
+    line = check_cut(
+        parts.forward,
+        parts.engine,
+        parts.feed.batches,
+        examples,
+        lambda rows, number: parts.context(0, rows, number, training=False),
+        half=parts.config.engine.precision == "bf16",
+    )
+    if line:
+        parts.trackers.say(line)

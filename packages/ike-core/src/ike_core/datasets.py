@@ -1,0 +1,123 @@
+"""The tables of `[data]` as datasets, read by ike-data."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ike_core.config import Config
+from ike_core.config.component import Component
+from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSection
+from ike_core.door import locate
+from ike_core.errors import ConfigError
+from ike_core.interfaces import Dataset, DatasetReader, Holdout, Tokenizer, World
+
+READER = "ike_data:read_dataset"
+
+
+@attrs.frozen
+class Datasets:
+    """What a run learns from and is evaluated on."""
+
+    train: Dataset
+    valid: Mapping[str, Dataset]
+    """By name; 'holdout' are the rows kept from training."""
+    evaluate: Mapping[str, Dataset]
+    """Of those `[evaluate.<name>]` tables whose part is an objective."""
+
+
+@attrs.frozen(kw_only=True)
+class DatasetBuilder:
+    """Reads the tables of one run."""
+
+    config: Config
+    tokenizer: Tokenizer | None
+    given: Any
+    """`data_processor_classes` of the pipeline."""
+    positions: int
+    """Tokens that the model has positions for; 0: unknown."""
+    folder: Path
+    world: World
+    say: Any
+    """One line for the console."""
+
+    def build(self, objectives: Mapping[str, EvaluateSection]) -> Datasets:
+        """Collective. `objectives`: the `[evaluate]` tables that need a dataset."""
+        data = self.config.data
+        if data.train is None:
+            raise ConfigError("[data.train] is missing: say its files and its processor")
+        held_out = _holdout(data.holdout, self.config.run.seed)
+        train, kept_out = self._read("train", data.train, self._processor("train", data.train.processor), held_out)
+        valid = {
+            name: self._read(name, section, self._processor(name, section.processor))[0]
+            for name, section in data.valid.items()
+        }
+        if kept_out is not None:
+            valid["holdout"] = kept_out
+        evaluate = {
+            name: self._read(name, section, self._processor(name, section.processor or data.train.processor))[0]
+            for name, section in objectives.items()
+        }
+        return Datasets(train, valid, evaluate)
+
+    def _read(
+        self, name: str, section: DataSection | EvaluateSection, processor: Any, holdout: Holdout | None = None
+    ) -> tuple[Dataset, Dataset | None]:
+        read: DatasetReader = locate(READER)
+        parts = read(
+            name,
+            section.files,
+            processor,
+            limit=section.limit,
+            max_tokens=self._max_tokens(section),
+            too_long=section.too_long,
+            budget=self.config.data.ledger.budget,
+            holdout=holdout,
+            folder=self.folder,
+            world=self.world,
+        )
+        self.say(parts.summary)
+        return parts.kept, parts.held_out
+
+    def _max_tokens(self, section: DataSection | EvaluateSection) -> int:
+        ceiling = self.config.batch.tokens_per_device
+        if section.max_tokens > ceiling:
+            raise ConfigError(
+                f"batch.tokens_per_device = {ceiling} can't hold an example of max_tokens = {section.max_tokens}; "
+                "raise it, or lower max_tokens"
+            )
+        return section.max_tokens or min(ceiling, self.positions or ceiling)
+
+    def _processor(self, name: str, component: Component | None) -> Any:
+        """What the pipeline was given for this dataset (as for data.train where it says nothing), else its table's."""
+        given = _given(self.given)
+        processor = given.get(name, given.get("train"))
+        if processor is None:
+            if component is None:
+                raise ConfigError(f"data.{name} has no processor: say data.train.processor.uses, or give one in Python")
+            return component.build(tokenizer=self.tokenizer)
+        if not isinstance(processor, type):
+            return processor
+        table = component.table if component is not None else {}
+        uses = f"{processor.__module__}:{processor.__qualname__}"
+        path = component.path if component is not None else f"data.{name}.processor"
+        return Component(path, uses, table).build(tokenizer=self.tokenizer, found=processor)
+
+
+def _given(processors: Any) -> Mapping[str, Any]:
+    """By dataset name; a sequence is for data.train, and so for all that inherit from it."""
+    if processors is None:
+        return {}
+    if isinstance(processors, Mapping):
+        return processors
+    if isinstance(processors, Sequence) and len(processors) == 1:
+        return {"train": processors[0]}
+    raise ConfigError(
+        "data_processor_classes is a mapping dataset name -> class or instance, or a sequence of one for data.train; "
+        f"got {processors!r}"
+    )
+
+
+def _holdout(section: HoldoutSection | None, seed: int) -> Holdout | None:
+    return None if section is None else Holdout(section.count, section.share, seed)

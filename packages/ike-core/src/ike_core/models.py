@@ -1,0 +1,120 @@
+"""The model that learns, those that don't, and the engine around them."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from ike_core.batch import Vocabulary
+from ike_core.config import Config
+from ike_core.config.sections import FrozenSection
+from ike_core.door import runtime
+from ike_core.errors import ConfigError
+from ike_core.interfaces import (
+    BuildContext,
+    Collate,
+    Engine,
+    EnginePart,
+    EngineSettings,
+    OptimizerPart,
+    ParameterNames,
+    World,
+)
+
+TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp64": "float64"}
+
+
+@attrs.frozen(kw_only=True)
+class ModelBuilder:
+    """Builds what one run needs of torch, in the order that ZeRO-3 wants."""
+
+    config: Config
+    engine_part: EnginePart
+    world: World
+    vocabulary: Vocabulary | None
+
+    def context(self, *, dtype: str | None = None, attention: str | None = None) -> BuildContext:
+        model = self.config.model
+        return BuildContext(
+            device=self.world.device,
+            dtype=runtime("dtypes:named")(dtype or TORCH_DTYPES[self.config.engine.precision]),
+            attention=attention or (model.attention if model is not None else "auto"),
+            vocabulary=self.vocabulary,
+            world=self.world,
+            seed=self.config.run.seed,
+        )
+
+    def model(self, given: Any) -> Any:
+        """The module that learns: given, built by a given callable, or by `[model]`; frozen parts and checkpointing set."""
+        section = self.config.model
+        with self.engine_part.building(precision=self.config.engine.precision):
+            self._seed()
+            if given is None:
+                if section is None:
+                    raise ConfigError("[model] is missing: say model.path, or give a model in Python")
+                module = section.part.build().build(self.context())
+            elif runtime("modules:is_module")(given):
+                module = given
+            else:
+                module = given()
+        if section is not None:
+            runtime("freezing:apply_freeze")(module, section.freeze, section.train)
+            if section.activation_checkpointing:
+                runtime("activation_checkpointing:enable_activation_checkpointing")(module)
+        return module
+
+    def _seed(self) -> None:
+        """New weights are drawn alike on every rank, and by a second call."""
+        runtime("seeds:seed_dropout")(self.config.run.seed)
+
+    def frozen(self, policy: Any, *, given: Any, collate: Collate) -> dict[str, Any]:
+        """Models that don't learn, on the device. Without a path: the policy as it stands now."""
+        return {
+            name: self._frozen(name, section, policy, given, collate) for name, section in self.config.frozen.items()
+        }
+
+    def _frozen(self, name: str, section: FrozenSection, policy: Any, given: Any, collate: Collate) -> Any:
+        own = "path" in section.part.table or self.config.model is None
+        if not own and given is not None and runtime("modules:is_module")(given):
+            module = copy.deepcopy(policy)
+        elif not own and given is not None:
+            self._seed()
+            module = given()
+        else:
+            defaults = {} if self.config.model is None else dict(self.config.model.part.table)
+            context = self.context(dtype=section.dtype, attention=section.attention)
+            module = section.part.build(**defaults).build(context)
+        return collate.prepare(runtime("freezing:frozen")(module).to(self.world.device))
+
+    def engine(self, module: Any, wrapped: Any, optimizer: Any) -> Engine:
+        """Collective: the engine that trains."""
+        section = self.config.engine
+        made = EngineSettings(
+            precision=section.precision,
+            clip_norm=section.clip_norm,
+            new_optimizer=lambda _: self._optimizer(module, optimizer),
+        )
+        return self.engine_part.build(wrapped, ParameterNames(module), settings=made, world=self.world)
+
+    def engine_for_inference(self, module: Any, wrapped: Any) -> Engine:
+        """Collective: the engine that only runs."""
+        made = EngineSettings(precision=self.config.engine.precision, clip_norm=0.0)
+        return self.engine_part.build_for_inference(wrapped, ParameterNames(module), settings=made, world=self.world)
+
+    def _optimizer(self, module: Any, given: Any) -> Any:
+        section = self.config.optimizer
+        if given is not None and not isinstance(given, OptimizerPart):
+            return given if runtime("modules:is_optimizer")(given) else given(module)
+        part = section.part.build() if given is None else given
+        named = list(module.named_parameters())
+        groups = runtime("parameter_groups:parameter_groups")(named, section.groups, section.peak_lr)
+        return part.build(named, groups, self.context())
+
+
+def schedules(config: Config) -> Mapping[str, Any]:
+    """By optimizer group; '' is the run's."""
+    own = {
+        name: group.schedule.build() for name, group in config.optimizer.groups.items() if group.schedule is not None
+    }
+    return {"": config.schedule.build(), **own}

@@ -1,0 +1,127 @@
+"""What every run begins with: the ranks, the run's id and folder, and who speaks."""
+
+import importlib.util
+import sys
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ike_core.batch import Vocabulary
+from ike_core.config import Config
+from ike_core.config.component import Component
+from ike_core.door import runtime
+from ike_core.errors import ConfigError
+from ike_core.identity import own_fileid, tell_launcher
+from ike_core.interfaces import CheckpointStore, EnginePart, RunFacts, Tokenizer, World
+from ike_core.trackers import Trackers
+
+PACKAGES = ("ike-core", "torch", "deepspeed", "transformers")
+
+
+@attrs.frozen(kw_only=True)
+class RunSetup:
+    """A run that has a name, and nothing to learn yet."""
+
+    config: Config
+    engine_part: EnginePart
+    world: World
+    file_id: str
+    folder: Path
+    store: CheckpointStore | None
+    """None: nothing is saved."""
+    trackers: Trackers
+    tokenizer: Tokenizer | None
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokenizer's."""
+        return None if self.tokenizer is None else self.tokenizer.vocabulary
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the packages whose code makes an update what it is."""
+        return {name: metadata.version(name) for name in PACKAGES if _is_installed(name.replace("-", "_"))}
+
+    def start_trackers(self, steps: int) -> None:
+        run = self.config.run
+        self.trackers.start(
+            RunFacts(
+                file_id=self.file_id,
+                folder=self.folder,
+                name=run.name,
+                group=run.group,
+                steps=steps,
+                ranks=self.world.size,
+                config=self.config.tree,
+            )
+        )
+
+
+def set_up(config: Config, *, model: Any) -> RunSetup:
+    """Collective: the ranks meet, agree on their settings, and share an id and a folder."""
+    engine_part: EnginePart = config.engine.part.build()
+    world = engine_part.start()
+    _agree(config, world)
+    store: CheckpointStore | None = None
+    if config.checkpoint is not None and _is_there(config.checkpoint):
+        store = config.checkpoint.build()
+    file_id = (own_fileid if store is None else store.create_fileid)(config.run.name, config.run.root, world)
+    folder = config.run.root / file_id
+    tell_launcher(folder, world)
+    if world.is_first:
+        (folder / "config.toml").write_text(config.to_toml())
+    trackers = Trackers({name: partial(tracker.build) for name, tracker in config.trackers.items()}, world)
+    if store is None and config.checkpoint is not None:
+        trackers.say("nothing will be saved: [checkpoint] needs ike-ckpt, which is not installed (pip install ike-ckpt)")
+    return RunSetup(
+        config=config,
+        engine_part=engine_part,
+        world=world,
+        file_id=file_id,
+        folder=folder,
+        store=store,
+        trackers=trackers,
+        tokenizer=build_tokenizer(config, model),
+    )
+
+
+def build_tokenizer(config: Config, model: Any) -> Tokenizer | None:
+    """`[tokenizer]`; its path is by default the model's. None where nothing says which."""
+    component = config.tokenizer
+    if component is None or not _is_there(component):
+        return None
+    path = component.table.get("path") or (config.model.part.table.get("path") if config.model is not None else None)
+    if path is None and model is not None:
+        path = runtime("modules:folder_of")(model)
+    if path is None:
+        return None
+    tokenizer: Tokenizer = component.build(path=path)
+    return tokenizer
+
+
+def _agree(config: Config, world: World) -> None:
+    prints = world.gather(config.fingerprint())
+    if len(set(prints)) > 1:
+        odd = next(rank for rank, fingerprint in enumerate(prints) if fingerprint != prints[0])
+        raise ConfigError(
+            f"rank {odd} read other settings than rank 0 (fingerprints {prints[odd][:12]} and {prints[0][:12]}); "
+            "do all hosts see the same files?"
+        )
+    if config.batch.examples_per_step < world.replicas:
+        raise ConfigError(
+            f"batch.examples_per_step = {config.batch.examples_per_step} can't be dealt to {world.replicas} ranks; "
+            f"raise it to at least {world.replicas}, or use fewer ranks"
+        )
+
+
+def _is_there(component: Component) -> bool:
+    """A default part of a package that is not installed is left out; one that the user names is an error when built."""
+    package = component.uses.split(":")[0].split(".")[0]
+    return not component.is_default or _is_installed(package)
+
+
+def _is_installed(package: str) -> bool:
+    return package in sys.modules or importlib.util.find_spec(package) is not None

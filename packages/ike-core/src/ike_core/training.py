@@ -1,0 +1,255 @@
+"""The training loop: a step, what it reports, and what is due after it."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ike_core.assembly import TrainingParts, assemble_training
+from ike_core.cadence import Due
+from ike_core.config import Config
+from ike_core.context import Context
+from ike_core.errors import TrainingError
+from ike_core.examples import AnyExample
+from ike_core.feed import CutStep, MicroBatch, Step
+from ike_core.interfaces import StepObjective, StepReport
+from ike_core.mean import Mean
+from ike_core.door import runtime
+from ike_core.not_finite import find_rows
+from ike_core.objectives import as_output
+from ike_core.progress import Progress
+from ike_core.randomness import key, mix
+from ike_core.step_output import StepOutput
+from ike_core.tally import Tally, read
+
+SHOW_SECONDS = 0.5
+
+
+@attrs.define(eq=False)
+class TrainingPipeline:
+    """A run: what the four arguments leave open comes from `config`, by default the command line's layers.
+
+    Nothing is built before `run()`, `file_id` or `parts` is asked for.
+    """
+
+    model: Any = None
+    """A module, a `build_model()` callable (for ZeRO-3 beyond one device's memory), or None: `[model]` says it."""
+    train_forward_step_fn: Any = None
+    """A plain function (model, samples), an objective (model, batch, context), or None: `[objective]` says it."""
+    data_processor_classes: Any = None
+    """Dataset name -> class or instance, or a sequence of one for data.train; a class is built from its table."""
+    optimizer: Any = None
+    """A torch optimizer over the model's parameters (its lr is the peak), a callable(module), a part, or None."""
+    config: Config | None = attrs.field(default=None, kw_only=True)
+    evaluation_step_fn: Any = attrs.field(default=None, kw_only=True)
+    """As train_forward_step_fn, for data.valid and the holdout."""
+    collate_fn: Callable[..., Any] | None = attrs.field(default=None, kw_only=True)
+    """(examples, vocabulary) -> a mapping of tensors, or a Batch."""
+    hooks: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
+    """Name -> hook; after those of `[hooks]`."""
+    cut: CutStep | None = attrs.field(default=None, kw_only=True)
+    """A seam for tests: how a step's examples are dealt."""
+    progress: Progress = attrs.field(factory=Progress, init=False)
+    _parts: TrainingParts | None = attrs.field(default=None, init=False)
+    _clock: float = attrs.field(default=0.0, init=False)
+    _tokens_logged: int = attrs.field(default=0, init=False)
+    _shown: float = attrs.field(default=0.0, init=False)
+
+    @property
+    def parts(self) -> TrainingParts:
+        """Collective when first asked for: everything the run is made of."""
+        if self._parts is None:
+            self._parts = assemble_training(self)
+        return self._parts
+
+    @property
+    def file_id(self) -> str:
+        """The run's id: made by rank 0, received by every rank."""
+        return self.parts.file_id
+
+    def run(self) -> float:
+        """Collective: trains to the end; the last step's loss."""
+        parts = self.parts
+        try:
+            return self._run(parts)
+        finally:
+            parts.trackers.finish()
+
+    def _run(self, parts: TrainingParts) -> float:
+        self._clock = time.perf_counter()
+        loss = math.nan
+        self._record(None, parts.cadence.due(0, last=False))
+        for step in parts.feed.steps(self.progress.step, parts.steps):
+            report = self.train_step(step)
+            self.progress = self._after(step, report)
+            parts.hooks.after_update(report, self.context(step.step))
+            if not report.update.applied:
+                self._not_finite(step, report)
+            loss = self._record(report, parts.cadence.due(report.step, last=report.step == parts.steps))
+        return loss
+
+    # -- one step -------------------------------------------------------------------------------------------------
+
+    def train_step(self, step: Step) -> StepReport:
+        """Collective: one update. Override it to do something else with a step; the pieces below are its words."""
+        return self.update(step, self.accumulate(step, self.parts.objective))
+
+    def accumulate(self, step: Step, objective: Callable[..., Any]) -> Tally:
+        """Collective: forward and backward over the step's micro-batches, by one objective."""
+        if isinstance(objective, StepObjective):
+            return self._accumulate_coupled(step, objective)
+        engine, tally = self.parts.engine, Tally()
+        placed = engine.place(step.micro_batches[0].batch)
+        for number, micro in enumerate(step.micro_batches):
+            self._begin(step, number)
+            batch = placed
+            if number + 1 < len(step.micro_batches):  # copied while this one computes
+                placed = engine.place(step.micro_batches[number + 1].batch)
+            output = as_output(objective(engine.model, batch, self.context(step.step, micro, number)), objective)
+            if not micro.is_filler:
+                tally.add(output)
+            engine.accumulate(self._undivided(output, step, micro))
+        return tally
+
+    def update(self, step: Step, tally: Tally) -> StepReport:
+        """Collective: clip, schedule, optimizer; what the step did."""
+        parts = self.parts
+        parts.hooks.before_update(parts.engine, self.context(step.step))
+        factors = {name: schedule(step.step, parts.steps) for name, schedule in parts.schedules.items()}
+        return StepReport(
+            step=step.step + 1,
+            epoch=step.epoch,
+            update=parts.engine.update(factors),
+            loss=tally.terms,
+            metrics=tally.metrics,
+            weights=step.weights,
+            examples=[example for micro in step.micro_batches for example in micro.examples],
+        )
+
+    def context(self, step: int, micro: MicroBatch | None = None, number: int = 0) -> Context:
+        """What an objective, or a hook, knows of where it stands."""
+        return self.parts.context(step, micro.examples if micro else (), number, training=True)
+
+    def _undivided(self, output: StepOutput, step: Step, micro: MicroBatch) -> Any:
+        """The one division: each term by its weight of the whole step; the engine averages over ranks, so times those.
+
+        Filler's outputs are dropped: where a collate can't make a row without labels, they count 0 times.
+        """
+        share = 0.0 if micro.is_filler else float(self.parts.world.replicas)
+        loss: Any = 0.0
+        for coefficient, mean in output.terms:
+            weight = step.weights.get(mean.per)
+            if not weight:
+                raise TrainingError(_no_weight(mean, step))
+            loss = loss + mean.total * (coefficient * share / weight)
+        return loss
+
+    def _accumulate_coupled(self, step: Step, objective: StepObjective) -> Tally:
+        parts, tally = self.parts, Tally()
+        output = runtime("coupled_step:coupled_step")(
+            parts.engine,
+            objective,
+            step.micro_batches,
+            step.examples,
+            step.weights,
+            context_of=lambda micro, number: self.context(step.step, micro, number),
+            begin=lambda number: self._begin(step, number),
+        )
+        if parts.world.is_first:  # the loss is over all examples on every rank: one of them counts it
+            tally.add(output)
+        return tally
+
+    def _begin(self, step: Step, number: int) -> None:
+        parts = self.parts
+        seed = mix(parts.seed, step.step, number, parts.world.rank, key("dropout"))
+        parts.engine.begin(is_last=number + 1 == len(step.micro_batches), seed=seed)
+
+    # -- after a step ---------------------------------------------------------------------------------------------
+
+    def _after(self, step: Step, report: StepReport) -> Progress:
+        return Progress(
+            step=report.step,
+            epoch=report.epoch,
+            examples=self.progress.examples + step.size,
+            tokens=self.progress.tokens + step.tokens,
+            supervised_tokens=self.progress.supervised_tokens + step.weights.get("tokens", 0.0),
+            skipped=self.progress.skipped + (not report.update.applied),
+        )
+
+    def _record(self, report: StepReport | None, due: Due) -> float:
+        """Collective where anything is due: evaluates, logs and saves; the step's loss, or nan where no log is due."""
+        values: dict[str, Any] = {}
+        if report is not None and due.log:
+            values |= self._summary(report)
+        values |= self._evaluate(due)
+        if values or self._is_time_to_show():
+            self.parts.trackers.log(self.progress.step, values)
+        if due.save:
+            self.save_checkpoint(final=self.progress.step == self.parts.steps)
+        return float(values.get("loss", math.nan))
+
+    def _is_time_to_show(self) -> bool:
+        """A bar moves between two log lines, but a step is not made to wait for a screen."""
+        now = time.monotonic()
+        if now < self._shown + SHOW_SECONDS:
+            return False
+        self._shown = now
+        return True
+
+    def _summary(self, report: StepReport) -> dict[str, Any]:
+        values: dict[str, Any] = read(report.loss, report.metrics, report.weights, self.parts.world)
+        now = time.perf_counter()
+        seconds, tokens = now - self._clock, self.progress.tokens - self._tokens_logged
+        self._clock, self._tokens_logged = now, self.progress.tokens
+        return values | {
+            "grad_norm": float(report.update.grad_norm),
+            "learning_rate": report.update.learning_rate,
+            "epoch": report.epoch,
+            "examples": self.progress.examples,
+            "tokens": self.progress.tokens,
+            "supervised_tokens": self.progress.supervised_tokens,
+            "tokens_per_second": tokens / seconds,
+            "seconds": seconds,
+            "peak_memory_bytes": self.parts.peak_memory(),
+        }
+
+    def _evaluate(self, due: Due) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for evaluation in self.parts.due_evaluations(self.progress.step, due):
+            found = evaluation.run(self.parts.engine, self._evaluation_context)
+            values |= {f"{evaluation.name}/{name}": value for name, value in found.items()}
+        if values:
+            self.parts.hooks.after_evaluate(values, self.parts.context(self.progress.step, (), 0, training=False))
+        return values
+
+    def _evaluation_context(self, examples: tuple[AnyExample, ...], number: int) -> Context:
+        return self.parts.context(self.progress.step, examples, number, training=False)
+
+    def save_checkpoint(self, *, final: bool = False) -> Path | None:
+        """Collective: this step's folder, or None where the run has no checkpoint part."""
+        folder = self.parts.save(self.progress, final=final)
+        if folder is not None:
+            self.parts.hooks.after_save(folder, self.context(self.progress.step))
+        return folder
+
+    def _not_finite(self, step: Step, report: StepReport) -> None:
+        """Collective: stops with the rows named, or skips within the budget. The weights are as before the step."""
+        parts, policy = self.parts, self.parts.policy
+        rows = find_rows(parts, step)
+        norm = float(report.update.grad_norm)
+        what = f"step {report.step}: the gradient norm is {norm}, so the update was not kept; {rows}"
+        if policy.on_nonfinite == "stop":
+            raise TrainingError(f'{what}; engine.on_nonfinite = "skip" would go on without such steps')
+        if self.progress.skipped > policy.skip_budget:
+            raise TrainingError(f"{what}; it is the {self.progress.skipped}th, engine.skip_budget = {policy.skip_budget}")
+        parts.trackers.say(f"{what}; skipped, {self.progress.skipped} of engine.skip_budget = {policy.skip_budget}")
+
+
+def _no_weight(mean: Mean, step: Step) -> str:
+    return (
+        f"step {step.step + 1}: a loss per {mean.per!r} needs the step's weight of that name, and the batch counts "
+        f"{dict(step.weights)}; give Mean(per=...) one of these that is not 0"
+    )

@@ -1,0 +1,59 @@
+"""One rank of a launched run: `python -m ike_core.worker train|infer LAYER... [key=value...]`.
+
+Ends with the exit code of the error's kind, and leaves what happened in the file that the launcher named.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from ike_core.config import load_config
+from ike_core.errors import IkeError
+from ike_core.inference import InferencePipeline
+from ike_core.training import TrainingPipeline
+
+FAILURE_FILE = "IKE_FAILURE_FILE"
+"""The launcher's: where this rank says why it failed."""
+
+
+def main(arguments: list[str]) -> int:
+    """0, or the exit code of the error's kind."""
+    command, *layers = arguments
+    pipeline: TrainingPipeline | InferencePipeline | None = None
+    try:
+        config = load_config(*layers)
+        pipeline = TrainingPipeline(config=config) if command == "train" else InferencePipeline(config=config)
+        pipeline.run()
+    except Exception as error:  # the process ends here, and says so in a way that the launcher understands
+        step = pipeline.progress.step if isinstance(pipeline, TrainingPipeline) else None
+        _report(error, step)
+        return error.exit_code if isinstance(error, IkeError) else 1
+    return 0
+
+
+def _report(error: Exception, step: int | None) -> None:
+    trace = traceback.format_exc()
+    print(trace, file=sys.stderr, flush=True)
+    file = os.environ.get(FAILURE_FILE)
+    if file:
+        failure = {
+            "rank": int(os.environ.get("RANK", "0")),
+            "step": step,
+            "kind": type(error).__name__,
+            "message": str(error),
+            "traceback": trace,
+            "time": time.time(),
+        }
+        Path(file).write_text(json.dumps(failure))
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A rank that failed must not wait for the others: destroying process groups is collective, and they are stuck in
+    # the middle of a step. os._exit runs no such thing.
+    os._exit(code) if code else sys.exit(0)
