@@ -94,5 +94,5 @@ def _read(path: Path) -> Announcement | None:
 
 
 def _error(said: Announcement) -> IkeError:
-    kinds: dict[str, type[IkeError]] = {kind.__name__: kind for kind in (IkeError, *IkeError.__subclasses__())}
+    kinds: dict[str, type[IkeError]] = {kind.__name__: kind for kind in IkeError.__subclasses__()}
     return kinds.get(said.error, DataError)(said.message)

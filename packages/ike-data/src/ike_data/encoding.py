@@ -6,7 +6,7 @@ is read as the characters that it is.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, Self
@@ -57,18 +57,16 @@ class Encoder:
 
     backend: "Backend"
     control: Mapping[str, int]
-    """Spelling -> id of every control token."""
-    unknown: int | None
-    """The id of text that the vocabulary has no word for, where that is a control token of its own."""
+    """Spelling -> id of every control token; the token for unknown text is none."""
 
     @classmethod
-    def of(cls, backend: "Backend", control: Mapping[str, int], unknown: int | None) -> Self:
+    def of(cls, backend: "Backend", control: Mapping[str, int]) -> Self:
         """Of a copy: the post-processor goes (it adds tokens, and trims white space off the offsets)."""
         copy = type(backend).from_str(backend.to_str())
         copy.post_processor = None
         copy.no_truncation()
         copy.no_padding()
-        return cls(copy, control, unknown)
+        return cls(copy, control)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """In one call, on the tokenizer's own threads. What spells a control token is one."""
@@ -94,14 +92,39 @@ class Encoder:
 
     def spellings(self, text: str) -> list[Span]:
         """Where the text spells control tokens, the longest first where several fit."""
-        return [match.span() for match in self._pattern.finditer(text)]
+        return [match.span() for match in self.pattern.finditer(text)]
 
     def spells_control(self, text: str) -> bool:
-        return self._pattern.search(text) is not None
+        """Whether a control token is spelt in a text."""
+        return self.pattern.search(text) is not None
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches a control token, the longest first; nothing where there are none."""
+        longest_first = sorted(self.control, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def covering(self, encoded: Encoded, span: Span) -> tuple[int, int]:
+        """[first, end) of the tokens that hold characters of a span that is not empty.
+
+        A control token that takes white space behind it is where its spelling is.
+        """
+        start, end = span
+        first = encoded.holder(start, end)
+        last = encoded.holder(end - 1, end)
+        assert first is not None
+        assert last is not None
+        if encoded.ids[first] in self._control_ids:
+            first_char = (encoded.tokens.token_to_chars(first) or span)[0]
+            spelling = self.pattern.search(encoded.text, first_char)
+            first += spelling is not None and spelling.start() < start
+        while (following := encoded.tokens.token_to_chars(last + 1)) is not None and following[0] < end:
+            last += 1  # a character may be spread over several tokens
+        return first, last + 1
 
     def count_control(self, encoded: Encoded) -> int:
-        """How many control tokens there are, unknown text aside."""
-        return sum(map(self._counted.__contains__, encoded.ids))
+        """How many control tokens there are."""
+        return sum(map(self._control_ids.__contains__, encoded.ids))
 
     def _in_pieces(self, text: str, own: Sequence[Span]) -> Encoded:
         pieces: list[tuple[int, Tokens]] = []
@@ -121,18 +144,8 @@ class Encoder:
         return copy
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return control_pattern(self.control)
-
-    @cached_property
-    def _counted(self) -> frozenset[int]:
-        return frozenset(self.control.values()) - {self.unknown}
-
-
-def control_pattern(spellings: Iterable[str]) -> re.Pattern[str]:
-    """Matches any of them, the longest first; nothing where there are none."""
-    longest_first = sorted((spelling for spelling in spellings if spelling), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+    def _control_ids(self) -> frozenset[int]:
+        return frozenset(self.control.values())
 
 
 @attrs.frozen

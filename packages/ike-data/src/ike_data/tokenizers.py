@@ -46,7 +46,7 @@ class HFTokenizer:
     """A folder, a .gguf file, or a name on the hub."""
 
     def encode(self, text: str, *, special_tokens: bool = False) -> list[int]:
-        """Token ids, control tokens where the text spells them; `special_tokens` adds what the tokenizer puts around."""
+        """Token ids, control tokens where the text spells them; `special_tokens` adds what surrounds one."""
         return list(self._loaded.encode(text, add_special_tokens=special_tokens))
 
     def decode(self, tokens: Iterable[int]) -> str:
@@ -71,9 +71,9 @@ class HFTokenizer:
         loaded = self._loaded
         control = {added.content: token for token, added in loaded.added_tokens_decoder.items() if added.special}
         control |= zip(loaded.all_special_tokens, loaded.all_special_ids, strict=True)
-        steering = {loaded.bos_token_id, loaded.eos_token_id, loaded.pad_token_id}
-        unknown = None if loaded.unk_token_id in steering else loaded.unk_token_id
-        return Encoder.of(loaded.backend_tokenizer, control, unknown)
+        if loaded.unk_token_id not in (loaded.bos_token_id, loaded.eos_token_id, loaded.pad_token_id):
+            control.pop(loaded.unk_token, None)
+        return Encoder.of(loaded.backend_tokenizer, control)
 
     @cached_property
     def opening(self) -> tuple[int, ...]:
