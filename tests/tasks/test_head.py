@@ -49,7 +49,7 @@ def test_both_calls_have_the_gradients_of_full_logits(rule, bias, count, frozen)
     torch.testing.assert_close(logp, wanted, rtol=0, atol=1e-12)
 
     def focal(logp_N: Tensor) -> Tensor:
-        return (-(1 - logp_N.exp()) ** 2 * logp_N).sum()
+        return (-((1 - logp_N.exp()) ** 2) * logp_N).sum()
 
     for got, right in zip(gradients(head, hidden, focal(logp)), gradients(head, hidden, focal(wanted)), strict=True):
         torch.testing.assert_close(got, right, rtol=0, atol=1e-10)
@@ -99,7 +99,7 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.products, self.largest = 0, 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
         output = func(*args, **(kwargs or {}))
         self.products += func.overloadpacket.__name__ in ("mm", "addmm", "addmm_")
         for tensor in output if isinstance(output, (tuple, list)) else [output]:

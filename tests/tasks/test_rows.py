@@ -5,7 +5,7 @@ import torch
 
 from ike_core.batch import weigh
 from ike_core.errors import DataError
-from ike_core.examples import Comparison, Example, LabelledExample, Segment, preference_pair
+from ike_core.examples import AnyExample, Comparison, Example, LabelledExample, Segment, preference_pair
 from ike_core.interfaces import Collate
 from ike_core.layout import Layout, Tree
 from ike_tasks import Packed, PaddedRows
@@ -14,7 +14,7 @@ COLLATES = (Packed(multiple_of=1), PaddedRows())
 SUPERVISED = ("targets", "target_weights", "target_paths")
 
 
-def examples():
+def examples() -> list[AnyExample]:
     return [
         Example((Segment.prompt([11, 12, 13]), Segment.answer([14, 15]))),
         preference_pair([21, 22], [23, 24, 25], [23, 26], source="pairs:1"),  # 23 is shared: it moves to the trunk
@@ -123,7 +123,7 @@ def test_rows_are_rounded_up_by_padding_that_no_document_owns(vocabulary) -> Non
 
 @pytest.mark.parametrize("collate", COLLATES)
 def test_an_example_without_tokens_is_refused_by_its_source(collate, vocabulary) -> None:
-    with pytest.raises(DataError, match="train.jsonl:3 has no tokens"):
+    with pytest.raises(DataError, match=r"train\.jsonl:3 has no tokens"):
         collate.collate([Example((Segment.prompt([]),), source="train.jsonl:3")], vocabulary)
 
 

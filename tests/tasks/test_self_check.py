@@ -1,12 +1,16 @@
 """The start-up check finds every way in which a model can misread packed rows, and says which."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
 from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers.utils import ModelOutput
 
 from ike_core.errors import TrainingError
 from ike_core.examples import Comparison, Example, Segment, preference_pair
+from ike_core.interfaces import Collate
 from ike_tasks import Packed, PaddedRows, target_logprobs
 
 EXAMPLES = [
@@ -18,12 +22,12 @@ EXAMPLES = [
 
 
 @pytest.fixture(autouse=True)
-def _no_gradient():
+def _no_gradient() -> Iterator[None]:
     with torch.no_grad():
         yield
 
 
-def check(model, vocabulary, packing="auto", examples=EXAMPLES):
+def check(model, vocabulary, packing="auto", examples=EXAMPLES) -> tuple[Collate, str]:
     return Packed().check(model.eval(), examples, vocabulary, packing=packing)
 
 
@@ -81,7 +85,11 @@ def test_a_layer_that_is_not_told_is_counted(new_model, vocabulary) -> None:
     lm = new_model()
     attention_module = lm.model.layers[1].self_attn
     whole = attention_module.forward
-    attention_module.forward = lambda *args, layout=None, **kwargs: whole(*args, **kwargs)
+
+    def deaf(*args: object, layout: object = None, **others: object) -> object:
+        return whole(*args, **others)
+
+    attention_module.forward = deaf
     assert misread(Packed().prepare(lm), vocabulary) == "1 of 2 layers were told where documents end"
 
 
@@ -103,7 +111,7 @@ def test_what_no_layer_tells_the_numbers_do(new_model, vocabulary) -> None:
 def test_a_head_that_does_more_than_its_config_says_gives_way_to_full_logits(new_model, vocabulary) -> None:
     lm = new_model()
 
-    def halve(module: nn.Module, inputs: object, output):
+    def halve(module: nn.Module, inputs: object, output: ModelOutput) -> ModelOutput:
         output.logits = output.logits / 2
         return output
 

@@ -40,7 +40,7 @@ class NoWaiting(TorchDispatchMode):
 
     FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
         assert func.overloadpacket.__name__ not in self.FORBIDDEN, f"{func} waits for the device"
         indices = args[1] if func.overloadpacket.__name__ in ("index", "index_put_") else ()
         assert not any(index is not None and index.dtype == torch.bool for index in indices), "a mask as an index"

@@ -3,6 +3,7 @@
 B prompts, T tokens of the longest, padded on the left.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -110,7 +111,7 @@ class Generate:
                 synced_gpus=gathers,
             )
         answers = [] if is_filler else tokens_BL[:, batch["input_ids"].shape[1] :].tolist()
-        return [self._row(tokens, stops | {vocabulary.pad}) for tokens in answers]
+        return [self._row(tokens, stops) for tokens in answers]
 
     def metrics(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Mean length of the answers, and the share that came to an end."""
@@ -130,10 +131,16 @@ class Generate:
         return StoppingCriteriaList([AtText(self.stop, self.tokenizer.decode, batch["input_ids"].shape[1])])
 
     def _row(self, tokens: list[int], stops: set[int]) -> dict[str, Any]:
-        """A row that is done goes on with padding while others are not."""
+        """A row that is done goes on, with padding or worse, while others are not: what follows its end is no part."""
+
+        def shown(length: int) -> tuple[str, bool]:
+            return cut(self.tokenizer.decode(tokens[:length]), self.stop)
+
         length = next((place for place, token in enumerate(tokens) if token in stops), len(tokens))
-        answer, is_cut = cut(self.tokenizer.decode(tokens[:length]), self.stop)
+        answer, is_cut = shown(length)
         reason = "stop" if is_cut or length < len(tokens) else "length"
+        if is_cut:
+            length = bisect_left(range(length), True, key=lambda n: shown(n)[1])
         return {"answer": answer, "finish_reason": reason, "answer_tokens": length}
 
 

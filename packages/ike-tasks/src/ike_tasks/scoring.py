@@ -68,7 +68,10 @@ class ScoringModel(nn.Module):
         return pick_logprobs(output if isinstance(output, Tensor) else output.logits, batch)
 
     def inputs(self, batch: Batch) -> dict[str, Any]:
-        """What the model itself is given.  Padded rows go without positions: some models take none, and on the right padding moves none."""
+        """What the model itself is given.
+
+        Padded rows go without positions: some models take none, and padding on the right moves none.
+        """
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
         if batch.layout is not None:
             inputs |= {"position_ids": batch["position_ids"], "layout": batch.layout}
