@@ -63,12 +63,12 @@ def _keep(request: Request, writer: StoreWriter, source: str, items: Sequence[Yi
         if isinstance(item, Skip):
             yield Entry(item.source or source, item.reason)
             continue
-        fitted, cut = fit(item, max_tokens=request.max_tokens, too_long=request.too_long)
+        fitted, unused = fit(item, max_tokens=request.max_tokens, too_long=request.too_long)
         if isinstance(fitted, Skip):
-            yield Entry(item.source or source, fitted.reason)
+            yield Entry(item.source or source, fitted.reason, tokens=unused)
             continue
-        if cut:
-            yield Entry(source, f"truncated: {cut} of {len(item)} tokens cut ({request.too_long})", "truncated")
+        if unused:
+            yield Entry(item.source or source, f"{request.too_long}: {len(item)} tokens", "truncated", unused)
         try:
             writer.add(attrs.evolve(fitted, source=item.source or source), row)
         except (TypeError, OverflowError) as error:
@@ -99,7 +99,7 @@ def _summary(name: str, store: Store, ledger: Ledger) -> str:
     tokens = sum(store.size(place) for place in range(len(store)))
     supervised = sum(store.columns["supervised"])
     line = (
-        f"data.{name}: {ledger.rows:,} rows, {len(store):,} examples, {tokens:,} tokens, {supervised:,.0f} supervised"
+        f"{name} data: {ledger.rows:,} rows, {len(store):,} examples, {tokens:,} tokens, {supervised:,.0f} supervised"
     )
     if ledger.unusable:
         line += f"; {ledger.unusable:,} rows not used ({ledger.counts('skipped')})"

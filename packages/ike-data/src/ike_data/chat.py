@@ -10,6 +10,7 @@ from ike_core.examples import Example, Segment, Skip
 from ike_core.interfaces import Record, Tokenizer
 from ike_data.encoding import Encoded
 from ike_data.messages import ROLES, read_messages, read_tools
+from ike_data.prompts import opening_before
 from ike_data.row_error import RowError
 from ike_data.spans import Rendering, TurnFinder
 from ike_data.templates import ChatTemplate
@@ -53,14 +54,11 @@ class ChatProcessor:
 
     def _example(self, encoded: Encoded, rendering: Rendering) -> Example | Skip:
         encoder = self._offsets.encoder
-        if rendering.own is not None:
-            apart = encoder.encode_except(rendering.text, rendering.own)
-            if apart is None:
-                return Skip("spells a control token: and this tokenizer can't read it as text there")
-            encoded = apart
-        elif encoder.count_control(encoded) != len(encoder.spellings(rendering.text)):
-            return Skip("the tokenizer does not read the chat template's control tokens as such")
-        opening = () if _starts_with(encoded.ids, self._offsets.opening) else self._offsets.opening
+        try:
+            encoded = encoder.restrict(encoded, rendering.own)
+        except RowError as reason:
+            return Skip(str(reason))
+        opening = opening_before(encoded.ids, self._offsets.opening)
         tokens = array("i", [*opening, *encoded.ids])
         weights = array("f", bytes(4 * len(tokens)))
         for turn in rendering.turns:
@@ -84,7 +82,3 @@ class ChatProcessor:
     @cached_property
     def _offsets(self) -> OffsetTokenizer:
         return offset_tokenizer(self.tokenizer, part=self)
-
-
-def _starts_with(tokens: Sequence[int], opening: Sequence[int]) -> bool:
-    return list(tokens[: len(opening)]) == list(opening)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
+from ike_data.row_error import RowError
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
@@ -77,22 +79,23 @@ class Encoder:
         """What spells a control token is text."""
         return Encoded(text, self._plain.encode(text, add_special_tokens=False))
 
-    def encode_except(self, text: str, own: Sequence[Span]) -> Encoded | None:
-        """Control tokens only at the spans `own`, each of which spells one; everywhere else their spelling is text.
+    def restrict(self, encoded: Encoded, own: Sequence[Span] | None) -> Encoded:
+        """Control tokens only at the spans `own`, each of which spells one; elsewhere their spelling is text.
 
-        None where that can't be had exactly: the text is cut at its control tokens and encoded in pieces, which for
-        some tokenizers is not what they make of the whole. So the same is done with every spelling taken as a control
-        token, and must give what the tokenizer gives.
+        None: every spelling is one. Raises RowError where that can't be had exactly.
         """
-        every = self._in_pieces(text, self.spellings(text))
-        if every.ids != self.encode([text])[0].ids:
-            return None
-        encoded = self._in_pieces(text, own)
-        return encoded if self.count_control(encoded) == len(own) else None
-
-    def spellings(self, text: str) -> list[Span]:
-        """Where the text spells control tokens, the longest first where several fit."""
-        return [match.span() for match in self.pattern.finditer(text)]
+        text = encoded.text
+        spellings = [match.span() for match in self.pattern.finditer(text)]
+        if own is None:
+            if self._count_control(encoded) != len(spellings):
+                raise RowError("the tokenizer does not read the chat template's control tokens as such")
+            return encoded
+        # The text is cut at its control tokens and encoded in pieces, which some tokenizers don't read as they read the
+        # whole. So the same is done with every spelling taken as a control token, and must give what the whole gave.
+        restricted = self._in_pieces(text, own)
+        if self._in_pieces(text, spellings).ids != encoded.ids or self._count_control(restricted) != len(own):
+            raise RowError("spells a control token: and this tokenizer can't read it as text there")
+        return restricted
 
     def spells_control(self, text: str) -> bool:
         """Whether a control token is spelt in a text."""
@@ -122,8 +125,7 @@ class Encoder:
             last += 1  # a character may be spread over several tokens
         return first, last + 1
 
-    def count_control(self, encoded: Encoded) -> int:
-        """How many control tokens there are."""
+    def _count_control(self, encoded: Encoded) -> int:
         return sum(map(self._control_ids.__contains__, encoded.ids))
 
     def _in_pieces(self, text: str, own: Sequence[Span]) -> Encoded:

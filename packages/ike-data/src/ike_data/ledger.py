@@ -27,6 +27,8 @@ class Entry:
     reason: str
     """What comes before the first colon is what entries are counted by."""
     kind: Kind = "skipped"
+    tokens: int = 0
+    """How many tokens are not used, where they were counted."""
 
 
 @attrs.define
@@ -57,7 +59,7 @@ class Ledger:
     def check(self, budget: float) -> None:
         """DataError when more rows than the budget's share can't be used, or none can."""
         if self.rows == 0:
-            raise DataError(f"data.{self.name}: its files have no rows")
+            raise DataError(f"{self.name} data: its files have no rows")
         if self.rows == self.unusable:
             raise DataError(self._refusal(f"none of {self.rows} rows can be used"))
         if self.unusable > budget * self.rows:
@@ -83,7 +85,7 @@ class Ledger:
         skipped = [entry for entry in self.entries if entry.kind == "skipped"]
         shown = [f"  {entry.source}: {entry.reason}" for entry in skipped[:ROWS_SHOWN]]
         more = [f"  and {len(skipped) - ROWS_SHOWN} more in {self.path}"] if len(skipped) > ROWS_SHOWN else []
-        return "\n".join([f"data.{self.name}: {what}: {self.counts('skipped')}", *shown, *more])
+        return "\n".join([f"{self.name} data: {what}: {self.counts('skipped')}", *shown, *more])
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -11,22 +11,22 @@ NOTHING_LEFT = "no supervised token"
 
 
 def fit(example: AnyExample, *, max_tokens: int, too_long: str) -> tuple[AnyExample | Skip, int]:
-    """The example within `max_tokens` (0: any length), or a Skip; and how many tokens were cut off.
+    """The example within `max_tokens` (0: any length), or a Skip; and how many of its tokens are not used.
 
     `too_long` is 'skip', 'truncate_left' or 'truncate_right'. Only a single sequence is cut: of a tree no cut keeps
     what its branches have in common, so it is skipped. An example with nothing left to learn is a Skip.
     """
     size = len(example)
     if max_tokens == 0 or size <= max_tokens:
-        return _teaching(example, NOTHING_LEFT), 0
+        return _teaching(example, size, unused=0, reason=NOTHING_LEFT)
     if too_long == "skip":
-        return Skip(f"too long: {size} tokens, and max_tokens = {max_tokens}"), 0
+        return Skip(f"too long: {size} tokens, and max_tokens = {max_tokens}"), size
     if not isinstance(example, Example):
         kind = type(example).__name__
-        return Skip(f"too long: a {kind} of {size} tokens can't be cut to max_tokens = {max_tokens}"), 0
+        return Skip(f"too long: a {kind} of {size} tokens can't be cut to max_tokens = {max_tokens}"), size
     cut = _cut(example, slice(-max_tokens, None) if too_long == "truncate_left" else slice(max_tokens))
     nothing = f"{NOTHING_LEFT} left: {size} tokens were cut to max_tokens = {max_tokens} ({too_long})"
-    return _teaching(cut, nothing), size - max_tokens
+    return _teaching(cut, size, unused=size - max_tokens, reason=nothing)
 
 
 def _numbers(example: AnyExample) -> list[float]:
@@ -40,10 +40,10 @@ def _cut(example: Example, part: slice) -> Example:
     return attrs.evolve(example, segments=(segment,))
 
 
-def _teaching(example: AnyExample, reason: str) -> AnyExample | Skip:
+def _teaching(example: AnyExample, size: int, *, unused: int, reason: str) -> tuple[AnyExample | Skip, int]:
     supervised = example.supervised
     if not all(math.isfinite(number) for number in (supervised, *_numbers(example))):
-        return Skip("a weight, score or margin that is not finite")
+        return Skip("a weight, score or margin that is not finite"), size
     if supervised == 0.0 or not all(any(branch.weights) for branch in example.branches):
-        return Skip(reason)
-    return example
+        return Skip(reason), size
+    return example, unused

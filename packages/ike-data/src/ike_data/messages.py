@@ -3,7 +3,7 @@
 Two spellings are read: OpenAI's `messages` of role and content, and ShareGPT's `conversations` of from and value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -39,10 +39,7 @@ def read_messages(record: Record, *, column: str, roles: Mapping[str, str]) -> l
         raise RowError(f"no list of messages: column {column!r} holds {_kind(conversation)}")
     if not conversation:
         raise RowError(f"no messages: column {column!r} is empty")
-    messages = [_message(said, f"{column}[{place}]", roles) for place, said in enumerate(conversation)]
-    if all(message["role"] != ASSISTANT for message in messages):
-        raise RowError(f"no assistant turn: {len(messages)} messages by {', '.join(_said_by(messages))}")
-    return messages
+    return [_message(said, f"{column}[{place}]", roles) for place, said in enumerate(conversation)]
 
 
 def read_tools(record: Record, *, column: str) -> list[Any] | None:
@@ -116,10 +113,6 @@ def _parsed(value: Any) -> Any:
         return orjson.loads(value)
     except orjson.JSONDecodeError:
         return value
-
-
-def _said_by(messages: Sequence[Message]) -> list[str]:
-    return list(dict.fromkeys(message["role"] for message in messages))
 
 
 def _names(record: Record) -> str:

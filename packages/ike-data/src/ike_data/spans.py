@@ -54,7 +54,10 @@ class TurnFinder:
     _decisions: dict[Hashable, int] = attrs.field(factory=dict, init=False)
 
     def find(self, messages: Sequence[Message], tools: Sequence[Any] | None) -> Rendering:
-        """Raises RowError where a turn can't be placed exactly."""
+        """Raises RowError where there is no turn of the assistant, or one can't be placed exactly."""
+        if all(message["role"] != ASSISTANT for message in messages):
+            roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
+            raise RowError(f"no assistant turn: {len(messages)} messages by {roles}")
         text = self.template.render(messages, tools)
         conversation = Conversation.of(self.template, messages, tools)
         marked = conversation.whole()

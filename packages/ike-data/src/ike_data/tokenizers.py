@@ -1,7 +1,7 @@
 """The tokenizer of a model, by transformers: imported when the first text is encoded, and not before."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -9,9 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 import attrs
 
 from ike_core.batch import Vocabulary
-from ike_core.errors import ConfigError
+from ike_core.errors import ConfigError, DataError
 from ike_core.interfaces import Tokenizer
 from ike_data.encoding import Encoder
+from ike_data.prompts import Prompter
+from ike_data.templates import ChatTemplate
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -34,7 +36,7 @@ class OffsetTokenizer(Tokenizer, Protocol):
         ...
 
     def chat_template(self, *, has_tools: bool) -> str:
-        """The source of the template for chats with or without tools. ConfigError where there is none."""
+        """The source of the template for chats with or without tools. DataError where there is none."""
         ...
 
 
@@ -89,16 +91,28 @@ class HFTokenizer:
         return {name: str(token) for name, token in self._loaded.special_tokens_map.items() if isinstance(token, str)}
 
     def chat_template(self, *, has_tools: bool) -> str:
-        """The source of the template for chats with or without tools. ConfigError where there is none."""
+        """The source of the template for chats with or without tools. DataError where there is none."""
         templates = self._loaded.chat_template
         if isinstance(templates, dict):  # several, by name
             templates = templates.get("tool_use" if has_tools else "default") or templates.get("default")
         if not templates:
-            raise ConfigError(
+            raise DataError(
                 f"tokenizer.path = {self.path!r}: this tokenizer has no chat template; take an instruct model's, "
                 "or read prompts and responses with ike_data:InstructionProcessor"
             )
         return str(templates)
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Token ids of a conversation up to where the assistant begins its answer; the bos once.
+
+        DataError where there is no template, or it refuses the messages.
+        """
+        return self._prompter.tokens(messages)
+
+    @cached_property
+    def _prompter(self) -> Prompter:
+        template = ChatTemplate(self.chat_template(has_tools=False), self.template_variables)
+        return Prompter(template, self.encoder, self.opening)
 
     @cached_property
     def _loaded(self) -> Any:
