@@ -40,10 +40,10 @@ def read_layers(arguments: Sequence[str | Path]) -> list[Layer]:
     files: list[Path] = []
     overrides: list[str] = []
     for argument in arguments:
+        if isinstance(argument, str) and argument.startswith("-"):
+            raise ConfigError(f"{argument}: no such option; settings are given as LAYER.toml, key.path=value or ~table")
         if isinstance(argument, str) and (_OVERRIDE.fullmatch(argument) or argument.startswith("~")):
             overrides.append(argument)
-        elif isinstance(argument, str) and argument.startswith("-"):
-            raise ConfigError(f"{argument}: no such option; settings are given as LAYER.toml, key.path=value or ~table")
         else:
             files.append(Path.cwd() / argument)
     laid: dict[Path, Layer] = {}

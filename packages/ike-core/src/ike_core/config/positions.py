@@ -49,6 +49,7 @@ class _Scanner:
         """The table it opens; None under an array of tables, which is a value of its own."""
         is_array = self._text.startswith("[[", self._at)
         self._at += 2 if is_array else 1
+        self._skip(_SPACE)
         key, line = self._key()
         self._skip(_SPACE)
         self._at += 2 if is_array else 1
