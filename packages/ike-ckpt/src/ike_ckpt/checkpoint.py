@@ -5,15 +5,14 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ike_core.errors import CheckpointError
-from ike_core.interfaces import SavedModel
 from torch import Tensor, nn
-from torch._dynamo import OptimizedModule
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ike_ckpt.fileid import check_name
 from ike_ckpt.ranks import ScriptRanks
 from ike_ckpt.steps import step_folder, write_step
+from ike_core.errors import CheckpointError
+from ike_core.interfaces import SavedModel
 
 
 def save_checkpoint(model: nn.Module, *, file_id: str, step: int = 0, root: str | Path = "runs") -> Path:
@@ -94,9 +93,9 @@ def _state(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _unwrapped(model: nn.Module) -> nn.Module:
     """What a wrapper holds: its own parameter names are the ones to save."""
     while True:
-        if isinstance(model, DistributedDataParallel | DataParallel) or _is_deepspeed_engine(model):
+        if isinstance(model, DistributedDataParallel | DataParallel) or _is_a(model, "deepspeed", "DeepSpeedEngine"):
             inner = model.module
-        elif isinstance(model, OptimizedModule):
+        elif _is_a(model, "torch._dynamo", "OptimizedModule"):
             inner = model._orig_mod
         else:
             return model
@@ -104,7 +103,6 @@ def _unwrapped(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def _is_deepspeed_engine(model: nn.Module) -> bool:
-    """There is no engine unless its package is imported, so none is imported here."""
-    deepspeed = sys.modules.get("deepspeed")
-    return deepspeed is not None and isinstance(model, deepspeed.DeepSpeedEngine)
+def _is_a(model: nn.Module, package: str, name: str) -> bool:
+    """There is no such object unless its package is imported, so none is imported here."""
+    return package in sys.modules and isinstance(model, getattr(sys.modules[package], name))

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from ike_core.interfaces import SavedModel
 from torch import Tensor
 
 from ike_ckpt.weights import write_weights
+from ike_core.interfaces import SavedModel
 
 
 def write_model(folder: Path, model: SavedModel, tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import attrs
 import torch
-from ike_core.errors import CheckpointError
 from torch import distributed
+
+from ike_core.errors import CheckpointError
 
 
 class Speaks(Protocol):

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ike_core.errors import CheckpointError
-from ike_core.interfaces import SavedModel
 from safetensors import SafetensorError
 
 from ike_ckpt.disk import recover, remove_whole, whole_folder, write_json
 from ike_ckpt.model_folder import write_model
 from ike_ckpt.ranks import Speaks, agree
+from ike_core.errors import CheckpointError
+from ike_core.interfaces import SavedModel
 
 _NAME = re.compile(r"step-(\d{6,})")
 

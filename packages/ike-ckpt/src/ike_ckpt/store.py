@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import attrs
-from ike_core.errors import CheckpointError
-from ike_core.interfaces import SavedModel, World
-from ike_core.progress import Progress
 
 from ike_ckpt.fileid import create_for
 from ike_ckpt.ranks import ScriptRanks
 from ike_ckpt.steps import step_folder, write_step
+from ike_core.errors import CheckpointError
+from ike_core.interfaces import SavedModel, World
+from ike_core.progress import Progress
 
 
 @attrs.frozen

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import attrs
 import torch
-from ike_core.errors import CheckpointError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from ike_core.errors import CheckpointError
 
 SHARD_BYTES = 1 << 30
 """Largest file, but for a single tensor that is larger; also what rank 0 holds in memory while writing."""

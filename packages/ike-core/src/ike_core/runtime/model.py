@@ -12,6 +12,7 @@ from torch import nn
 
 from ike_core.errors import ConfigError
 from ike_core.interfaces import BuildContext
+from ike_core.runtime.gguf_file import load_gguf
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -28,49 +29,53 @@ class PretrainedModel:
     def build(self, context: BuildContext) -> nn.Module:
         """The model in `context.dtype`, on the host, in evaluation mode; every weight comes from the files.
 
-        Under ZeRO-3 the call stands inside the engine's init context. ConfigError where nothing is at `path`, its
-        weights are pickles, or they don't fit the model to the last name and shape.
+        Under ZeRO-3 the call stands inside the engine's init context, and transformers reports no names that are in
+        the files alone. ConfigError where nothing is at `path`, its weights are pickles, or they don't fit the model
+        to the last name and shape.
         """
-        where, gguf = self._found()
+        place = self._found()
+        attention = None if context.attention == "auto" else context.attention
         try:
             with _without_bars():
-                model, report = self._load(where, gguf, context)
-        except (OSError, ValueError, ImportError, SafetensorError) as error:
+                if isinstance(place, Path) and place.is_file():
+                    model, report = load_gguf(place, context.dtype, attention)
+                else:
+                    model, report = self._load(place, context.dtype, attention)
+        except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
             raise ConfigError(self._refusal(error, context.attention)) from error
         self._check(report)
         return model
 
-    def _load(self, where: str, gguf: str, context: BuildContext) -> tuple[nn.Module, Mapping[str, Any]]:
+    def _load(self, place: Path | str, dtype: Any, attention: str | None) -> tuple[nn.Module, Mapping[str, Any]]:
         """The model, and what transformers reports of its loading."""
         from transformers import AutoModelForCausalLM  # seconds, and pulls in the one model class only
 
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            where,
-            dtype=context.dtype,
-            attn_implementation=None if context.attention == "auto" else context.attention,
+            place,
+            dtype=dtype,
+            attn_implementation=attention,
             trust_remote_code=self.trust_remote_code,
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # they are refused by `_check`, all of them named
             output_loading_info=True,
-            **(_gguf_options(gguf) if gguf else {}),
         )
         return loaded  # type: ignore[no-any-return]
 
-    def _found(self) -> tuple[str, str]:
-        """What to hand to transformers: a folder or hub name, and the GGUF file in it, or ''."""
+    def _found(self) -> Path | str:
+        """A folder or a GGUF file that is there, or a hub name."""
         path = Path(self.path)
-        if path.suffix == ".gguf" and path.is_file():
-            return str(path.parent), path.name
         if path.is_dir():
             self._check_folder(path)
-            return str(path), ""
-        if path.exists():
+            return path
+        if path.is_file() and path.suffix != ".gguf":
             raise ConfigError(f"path = {self.path!r} is a file; a model is a folder with config.json, or a .gguf file")
+        if path.is_file():
+            return path
         if path.suffix == ".gguf" or not _HUB_NAME.fullmatch(self.path):
             raise ConfigError(
                 f"path = {self.path!r}: nothing is at {path.absolute()}, and it can't be a hub name ('owner/name')"
             )
-        return self.path, ""
+        return self.path
 
     def _check_folder(self, folder: Path) -> None:
         if not (folder / "config.json").is_file():
@@ -115,18 +120,6 @@ def _named(what: str, names: list[str], *, shown: int = 8) -> str:
         return ""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return f"{len(names)} {what}: {', '.join(names[:shown])}{more}"
-
-
-def _gguf_options(file: str) -> dict[str, Any]:
-    """Unpacked as the file is read: packed weights can be neither trained nor saved."""
-    try:
-        import gguf  # noqa: F401
-        from transformers import GgufConfig
-    except ImportError as error:
-        raise ConfigError(
-            f"{file}: reading GGUF needs ike-core[gguf] (pip install 'ike-core[gguf]'): {error}"
-        ) from error
-    return {"gguf_file": file, "quantization_config": GgufConfig(dequantize=True)}
 
 
 @contextmanager
