@@ -10,7 +10,7 @@ from ike_core.batch import Vocabulary
 from ike_core.context import Context
 from ike_core.cutting import Ceiling, cut
 from ike_core.errors import ConfigError
-from ike_core.examples import Example, Skip
+from ike_core.examples import AnyExample, Example, Skip
 from ike_core.feed import MicroBatch
 from ike_core.interfaces import Engine, InferenceTask, Record
 
@@ -20,7 +20,7 @@ SKIPPED = "skipped"
 """Column of a row that got no answer: the reason."""
 
 Row = dict[str, Any]
-ContextOf = Callable[[tuple[Example, ...], int], Context]
+ContextOf = Callable[[tuple[AnyExample, ...], int], Context]
 """(examples, number of the micro-batch on this rank) -> its context."""
 
 

@@ -137,9 +137,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     objective = objectives.objective()
     collate = objectives.collate(objective)
 
-    models = ModelBuilder(
-        config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary
-    )
+    models = ModelBuilder(config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary)
     module = models.model(pipeline.model)
     datasets = _datasets(pipeline, setup, module, evaluations)
     vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
@@ -170,9 +168,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     return parts
 
 
-def _datasets(
-    pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evaluations: EvaluationBuilder
-) -> Datasets:
+def _datasets(pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evaluations: EvaluationBuilder) -> Datasets:
     builder = DatasetBuilder(
         config=setup.config,
         tokenizer=setup.tokenizer,

@@ -32,7 +32,7 @@ class Batch:
 
     tensors: Mapping[str, Any]
     weights: Mapping[str, float]
-    """'tokens', 'examples', 'pairs', or the objective's own names: what the means of this micro-batch are divided by."""
+    """'tokens', 'examples', 'pairs', or the objective's own: what the means of this micro-batch are divided by."""
     layout: Layout | None = None
     """None: rows are padded and `attention_mask` says where."""
 

@@ -9,7 +9,7 @@ from ike_core.batch import Vocabulary
 from ike_core.randomness import key, mix, uniform
 
 
-def _no_generator(seed: int) -> Any:
+def _no_generator(seed: int) -> Any:  # noqa: ARG001
     raise RuntimeError("this context was made without generators; give Context(new_generator=...)")
 
 

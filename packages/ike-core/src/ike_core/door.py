@@ -17,7 +17,7 @@ _INSTALL = {
 
 
 def locate(uses: str) -> Any:
-    """What 'module:Name' names. ConfigError with what to install where a package of ike's, or what it needs, is absent."""
+    """What 'module:Name' names. ConfigError, with what to install, where a package of ike's is absent."""
     module, _, name = uses.partition(":")
     try:
         return getattr(import_module(module), name)

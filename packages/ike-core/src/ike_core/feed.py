@@ -130,7 +130,7 @@ class Feed:
 
 
 def _ahead(make: Callable[[], Iterator[Step]]) -> Iterator[Step]:
-    """Runs the iterator in a thread, AHEAD items before the reader. Its exception is raised where it would have been."""
+    """Runs the iterator in a thread, AHEAD items before the reader, who is raised its exception."""
     ready: queue.Queue[Any] = queue.Queue(AHEAD)
     stopped = threading.Event()
     end = object()

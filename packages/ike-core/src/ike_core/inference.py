@@ -17,7 +17,7 @@ from ike_core.context import Context
 from ike_core.door import runtime
 from ike_core.errors import ConfigError, DataError
 from ike_core.evaluations import answers
-from ike_core.examples import Example, Skip
+from ike_core.examples import AnyExample, Example, Skip
 from ike_core.interfaces import DataProcessor, Record
 from ike_core.models import ModelBuilder
 from ike_core.run_setup import RunSetup, set_up
@@ -113,7 +113,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _context_of(setup: RunSetup, vocabulary: Vocabulary) -> ContextOf:
-    def context_of(examples: tuple[Example, ...], number: int) -> Context:
+    def context_of(examples: tuple[AnyExample, ...], number: int) -> Context:
         return Context(
             step=0,
             steps=0,

@@ -233,7 +233,7 @@ class OptimizerPart(Protocol):
         self, named_parameters: Sequence[tuple[str, Tensor]], groups: Sequence[Mapping[str, Any]], context: BuildContext
     ) -> Any:
         """`groups` are ready parameter groups: params, lr (the group's peak), name, and weight_decay where the group
-        says one (biases and norms say 0); where it is absent the optimizer's own default holds, as torch fills it in."""
+        says one (biases and norms say 0); where it is absent the optimizer's own default holds."""
         ...
 
 

@@ -46,7 +46,7 @@ class ModelBuilder:
         )
 
     def model(self, given: Any) -> Any:
-        """The module that learns: given, built by a given callable, or by `[model]`; frozen parts and checkpointing set."""
+        """The module that learns: given, built by a given callable, or by `[model]`; what doesn't learn is frozen."""
         section = self.config.model
         with self.engine_part.building(precision=self.config.engine.precision):
             self._seed()
@@ -70,11 +70,9 @@ class ModelBuilder:
 
     def frozen(self, policy: Any, *, given: Any, collate: Collate) -> dict[str, Any]:
         """Models that don't learn, on the device. Without a path: the policy as it stands now."""
-        return {
-            name: self._frozen(name, section, policy, given, collate) for name, section in self.config.frozen.items()
-        }
+        return {name: self._frozen(section, policy, given, collate) for name, section in self.config.frozen.items()}
 
-    def _frozen(self, name: str, section: FrozenSection, policy: Any, given: Any, collate: Collate) -> Any:
+    def _frozen(self, section: FrozenSection, policy: Any, given: Any, collate: Collate) -> Any:
         own = "path" in section.part.table or self.config.model is None
         if not own and given is not None and runtime("modules:is_module")(given):
             module = copy.deepcopy(policy)

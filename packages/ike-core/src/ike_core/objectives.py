@@ -86,7 +86,7 @@ class ObjectiveBuilder:
         section = self.config.batch
         own = self.own_collate(objective)
         if own is None:
-            made = _Collating(collate, vocabulary)
+            made: Callable[[Sequence[AnyExample]], Batch] = _Collating(collate, vocabulary)
         else:
             shortest = min(range(min(len(dataset), 256)), key=dataset.size)
             made = OwnCollate(own, vocabulary, dataset[shortest])
@@ -116,7 +116,9 @@ def as_objective(value: Any, *, name: str) -> Any:
     if isinstance(value, StepObjective):
         return value
     if not callable(value):
-        raise ConfigError(f"{name} can't be called: an objective takes (model, batch, context), a function (model, samples)")
+        raise ConfigError(
+            f"{name} can't be called: an objective takes (model, batch, context), a function (model, samples)"
+        )
     return StepFunction(value) if is_plain(value, name=name) else value
 
 

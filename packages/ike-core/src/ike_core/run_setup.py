@@ -75,7 +75,9 @@ def set_up(config: Config, *, model: Any) -> RunSetup:
         (folder / "config.toml").write_text(config.to_toml())
     trackers = Trackers({name: partial(tracker.build) for name, tracker in config.trackers.items()}, world)
     if store is None and config.checkpoint is not None:
-        trackers.say("nothing will be saved: [checkpoint] needs ike-ckpt, which is not installed (pip install ike-ckpt)")
+        trackers.say(
+            "nothing will be saved: [checkpoint] needs ike-ckpt, which is not installed (pip install ike-ckpt)"
+        )
     return RunSetup(
         config=config,
         engine_part=engine_part,

@@ -26,8 +26,8 @@ class Tally:
         else:
             self.terms = detached
         for name, mean in output.metrics.items():
-            mean = _detached(mean)
-            self.metrics[name] = self.metrics[name] + mean if name in self.metrics else mean
+            new = _detached(mean)
+            self.metrics[name] = self.metrics[name] + new if name in self.metrics else new
 
 
 def read(

@@ -12,12 +12,12 @@ from ike_core.assembly import TrainingParts, assemble_training
 from ike_core.cadence import Due
 from ike_core.config import Config
 from ike_core.context import Context
+from ike_core.door import runtime
 from ike_core.errors import TrainingError
 from ike_core.examples import AnyExample
 from ike_core.feed import CutStep, MicroBatch, Step
 from ike_core.interfaces import StepObjective, StepReport
 from ike_core.mean import Mean
-from ike_core.door import runtime
 from ike_core.not_finite import find_rows
 from ike_core.objectives import as_output
 from ike_core.progress import Progress
@@ -244,7 +244,9 @@ class TrainingPipeline:
         if policy.on_nonfinite == "stop":
             raise TrainingError(f'{what}; engine.on_nonfinite = "skip" would go on without such steps')
         if self.progress.skipped > policy.skip_budget:
-            raise TrainingError(f"{what}; it is the {self.progress.skipped}th, engine.skip_budget = {policy.skip_budget}")
+            raise TrainingError(
+                f"{what}; it is the {self.progress.skipped}th, engine.skip_budget = {policy.skip_budget}"
+            )
         parts.trackers.say(f"{what}; skipped, {self.progress.skipped} of engine.skip_budget = {policy.skip_budget}")
 
 

@@ -21,7 +21,11 @@ def save_user_code(setup: RunSetup) -> None:
 
 
 def _modules_under(root: Path) -> list[Path]:
-    files = (Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None))
+    files = (
+        Path(module.__file__)
+        for module in list(sys.modules.values())
+        if hasattr(module, "__file__") and module.__file__
+    )
     installed = {"site-packages", "dist-packages"}
     return sorted({f for f in files if f.suffix == ".py" and f.is_relative_to(root) and not installed & set(f.parts)})
 

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         config = load_config(*layers)
         pipeline = TrainingPipeline(config=config) if command == "train" else InferencePipeline(config=config)
         pipeline.run()
-    except Exception as error:  # the process ends here, and says so in a way that the launcher understands
+    except Exception as error:  # noqa: BLE001  the process ends here, in a way that the launcher understands
         step = pipeline.progress.step if isinstance(pipeline, TrainingPipeline) else None
         _report(error, step)
         return error.exit_code if isinstance(error, IkeError) else 1

@@ -54,9 +54,7 @@ KNOWN = (
 ).split()
 
 
-def deepspeed_config(
-    *, zero_stage: int, precision: str, clip_norm: float, raw: Mapping[str, Any], ranks: int
-) -> dict[str, Any]:
+def deepspeed_config(*, zero_stage: int, precision: str, clip_norm: float, raw: Mapping[str, Any]) -> dict[str, Any]:
     """The whole dictionary for `deepspeed.initialize`. ConfigError for a raw key that ike owns or nobody reads."""
     _refuse(raw)
     raw_zero = raw.get("zero_optimization", {})
@@ -64,8 +62,7 @@ def deepspeed_config(
         "zero_allow_untested_optimizer": True,  # fused torch AdamW is one; DeepSpeed's own needs a compiler
         "zero_force_ds_cpu_optimizer": False,
         **raw,
-        "train_batch_size": ranks,  # DeepSpeed demands the triad; ike's micro-batches are cut by tokens, not by count
-        "train_micro_batch_size_per_gpu": 1,
+        "train_micro_batch_size_per_gpu": 1,  # DeepSpeed wants a count; ike cuts micro-batches by their tokens
         "gradient_accumulation_steps": 1,  # ike says itself which micro-batch is the last
         "gradient_clipping": clip_norm,  # DeepSpeed 0.19.8 clips at 1.0 when the key is absent
         "steps_per_print": 10**9,

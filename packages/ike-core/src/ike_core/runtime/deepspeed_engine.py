@@ -6,6 +6,8 @@ last, and not to divide; what it still does is to average over ranks, which the 
 
 import logging
 import math
+import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -42,7 +44,7 @@ class DeepSpeed:
     def building(self, *, precision: str) -> Iterator[None]:
         if precision == "fp64":
             raise ConfigError(
-                "engine.precision = fp64 is for engine.uses = ike_core.runtime:PlainTorch; DeepSpeed's ZeRO-0 refuses it"
+                "engine.precision = fp64 is for engine.uses = ike_core.runtime:PlainTorch; DeepSpeed's ZeRO-0 has none"
             )
         if precision == "bf16" and self.zero_stage == 0:
             raise ConfigError(
@@ -55,13 +57,13 @@ class DeepSpeed:
     def _dealing_out(self, precision: str) -> AbstractContextManager[Any]:
         if self.zero_stage < 3:
             return nullcontext()
-        return _zero3_building(self._config(precision, clip_norm=0.0, ranks=torch.distributed.get_world_size()))
+        return _zero3_building(self._config(precision, clip_norm=0.0))
 
     def build(
         self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
     ) -> "DeepSpeedEngine":
         assert settings.new_optimizer is not None
-        config = self._config(settings.precision, clip_norm=settings.clip_norm, ranks=world.size)
+        config = self._config(settings.precision, clip_norm=settings.clip_norm)
         if self.zero_stage < 3:
             model.to(world.device)
         optimizer = settings.new_optimizer(model)
@@ -75,23 +77,20 @@ class DeepSpeed:
     ) -> "DeepSpeedEngine | TorchEngine":
         if self.zero_stage < 3:
             return replica(model, names, world)
-        engine = _initialize(model, None, self._config(settings.precision, clip_norm=0.0, ranks=world.size))
+        engine = _initialize(model, None, self._config(settings.precision, clip_norm=0.0))
         engine.eval()
         return DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
 
-    def _config(self, precision: str, *, clip_norm: float, ranks: int) -> dict[str, Any]:
-        return deepspeed_config(
-            zero_stage=self.zero_stage, precision=precision, clip_norm=clip_norm, raw=self.raw, ranks=ranks
-        )
+    def _config(self, precision: str, *, clip_norm: float) -> dict[str, Any]:
+        return deepspeed_config(zero_stage=self.zero_stage, precision=precision, clip_norm=clip_norm, raw=self.raw)
 
 
 @contextmanager
 def _zero3_building(config: dict[str, Any]) -> Iterator[None]:
     """Parameters are dealt out as they are made, and transformers knows that it loads into shards."""
-    import deepspeed  # 2.4 s, and the plain engine needs none of it
-    from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config  # seconds: for ZeRO-3
 
-    _settle()
+    deepspeed = _deepspeed()
     alive = HfDeepSpeedConfig(config)  # from_pretrained asks for it through a weak reference
     try:
         with deepspeed.zero.Init(config_dict_or_path=config):
@@ -102,23 +101,27 @@ def _zero3_building(config: dict[str, Any]) -> Iterator[None]:
 
 
 def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None, config: dict[str, Any]) -> Any:
-    import deepspeed
-
-    _settle()
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    engine, *_ = _deepspeed().initialize(model=model, optimizer=optimizer, config=config)
     return engine
 
 
-def _settle() -> None:
-    """DeepSpeed greets with a page a rank, and on a CPU compiles an operator at its first start.
+def _deepspeed() -> Any:
+    """The package, imported on first use (2.4 s, and the plain engine needs none of it), with its habits settled.
 
-    That operator (an all-reduce for inference in shared memory) is never called here; compiling it takes 30 s or more,
-    and a build that was killed leaves a lock on which every later run waits in silence.
+    It greets with a page a rank, and on a CPU compiles an operator at its first start. That operator (an all-reduce for
+    inference in shared memory) is never called here; compiling it takes 30 s or more, and a build that was killed
+    leaves a lock on which every later run waits in silence.
     """
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would warn that it found nothing else
+    import deepspeed
     import deepspeed.ops
 
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # what it warns of, a skipped step, ike says itself
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_init_required=False)  # takes the groups that are there
+    return deepspeed
 
 
 @attrs.define(eq=False)
@@ -180,8 +183,7 @@ class DeepSpeedEngine:
         if self.zero_stage < 3:
             yield from named_weights(self.names.module)
             return
-        import deepspeed
-
+        deepspeed = _deepspeed()
         parameters = dict(self.names.module.named_parameters())
         for name, parameter in parameters.items():  # one at a time: a gather holds one full tensor a rank
             with deepspeed.zero.GatheredParameters([parameter]):

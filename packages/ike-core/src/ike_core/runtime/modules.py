@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import GenerationMixin, PreTrainedModel
 
 from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError
@@ -49,7 +49,7 @@ def vocabulary(module: nn.Module) -> Vocabulary:
             "vocab_size and pad_token_id"
         )
     eos = config.eos_token_id[0] if isinstance(config.eos_token_id, list) else config.eos_token_id
-    pad = next((token for token in (config.pad_token_id, eos, 0) if token is not None))
+    pad = next(token for token in (config.pad_token_id, eos, 0) if token is not None)
     return Vocabulary(size=config.vocab_size, pad=pad, bos=config.bos_token_id, eos=eos)
 
 
@@ -64,7 +64,7 @@ def saved_model(module: nn.Module, weights: Any, tokenizer: Any) -> SavedModel:
     return SavedModel(
         weights=weights,
         config=module.config if is_hf else None,
-        generation_config=module.generation_config if is_hf and module.can_generate() else None,
+        generation_config=module.generation_config if isinstance(module, GenerationMixin) else None,
         tokenizer=tokenizer,
         tied=tied,
     )

@@ -47,7 +47,12 @@ class PlainTorch:
         return TorchEngine(model, names, world, settings.clip_norm, settings.new_optimizer(model))
 
     def build_for_inference(
-        self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
+        self,
+        model: nn.Module,
+        names: ParameterNames,
+        *,
+        settings: EngineSettings,  # noqa: ARG002  a replica has the dtype it was built with
+        world: TorchWorld,
     ) -> "TorchEngine":
         return replica(model, names, world)
 

@@ -39,7 +39,7 @@ class TorchWorld:
             torch.cuda.set_device(device)
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if not dist.is_initialized() and (size > 1 or needs_group):
-            _join(device, size)
+            _join(device)
         joined = dist.is_initialized()
         size = dist.get_world_size() if joined else 1
         return cls(
@@ -87,7 +87,7 @@ class TorchWorld:
         totals = torch.tensor(values, dtype=torch.float64)
         if self.size > 1:
             dist.all_reduce(totals, group=self.host_group)
-        return totals.tolist()  # type: ignore[no-any-return]
+        return totals.tolist()
 
     def sum_tensor(self, tensor: Tensor) -> Tensor:
         if self.size > 1:
@@ -111,16 +111,15 @@ def _host_group() -> Any:
     return _host_groups[whole]
 
 
-def _join(device: torch.device, size: int) -> None:
+def _join(device: torch.device) -> None:
     backend = "nccl" if device.type == "cuda" else "gloo"
     device_id = device if device.type == "cuda" else None
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
         dist.init_process_group(backend, timeout=TIMEOUT, device_id=device_id)
     else:  # a script or a notebook that nobody launched
         os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it
-        dist.init_process_group(
-            backend, store=dist.HashStore(), rank=0, world_size=size, timeout=TIMEOUT, device_id=device_id
-        )
+        store = dist.HashStore()  # type: ignore[attr-defined]  # public in torch's documentation
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=TIMEOUT, device_id=device_id)
 
 
 def synchronize_workers() -> None:
