@@ -144,11 +144,14 @@ def test_a_wrong_setting_is_no_outage_but_an_error(tmp_path) -> None:
 
 
 def test_other_ranks_build_nothing_and_say_nothing(capfd) -> None:
-    trackers = Trackers({"cloud": unreachable}, SECOND)
+    built: list[str] = []
+    trackers = Trackers({"cloud": lambda: built.append("cloud")}, SECOND)
     trackers.start(facts(Path("nowhere")))
     trackers.log(1, {"loss": 1.0})
+    trackers.advance(2)
     trackers.say("epoch 1")
     trackers.finish()
+    assert built == []
     assert capfd.readouterr() == ("", "")
 
 
@@ -240,6 +243,24 @@ def test_what_is_not_finite_is_null_and_named_so_that_every_line_stays_json(tmp_
     assert row == {"step": 7, "loss": None, "grad_norm": None, "margin": None, "tokens": 3, "nonfinite": named}
 
 
+def test_nothing_that_is_not_json_is_written(tmp_path) -> None:
+    tracker = JsonLinesTracker()
+    tracker.start(facts(tmp_path))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        tracker.log(1, {"quantiles": [0.5, float("nan")]})
+    tracker.finish()
+    assert lines(tmp_path) == []
+
+
+def test_a_run_that_goes_on_keeps_the_lines_before(tmp_path) -> None:
+    for step in (1, 2):
+        tracker = JsonLinesTracker()
+        tracker.start(facts(tmp_path))
+        tracker.log(step, {"loss": 1.0})
+        tracker.finish()
+    assert [row["step"] for row in lines(tmp_path)] == [1, 2]
+
+
 def test_a_kill_loses_no_line_that_was_logged(tmp_path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path; from types import SimpleNamespace as S\n"
@@ -270,10 +291,32 @@ trackers.finish()
 """
 
 
-def test_redirected_output_is_one_plain_line_an_interval(tmp_path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in ("TERM", "IKE_PROGRESS_FILE")}
+def environment(**extra: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in ("TERM", "IKE_PROGRESS_FILE")}
+    return {**inherited, "COLUMNS": "120", **extra}
+
+
+def on_a_terminal(variables: dict[str, str]) -> str:
+    """What the twenty steps write to a pseudo-terminal."""
+    screen, inside = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", TWENTY_STEPS], stdout=inside, stderr=inside, env=variables)
+    os.close(inside)
+    seen = b""
+    try:
+        while part := os.read(screen, 65536):
+            seen += part
+    except OSError:  # EIO: the child has closed its side
+        pass
+    os.close(screen)
+    assert child.wait(timeout=20) == 0
+    return seen.decode()
+
+
+@pytest.mark.parametrize("variables", [{}, {"TERM": "xterm"}])
+def test_redirected_output_is_one_plain_line_an_interval(tmp_path, variables) -> None:
     with open(tmp_path / "out", "wb") as out:
-        subprocess.run([sys.executable, "-c", TWENTY_STEPS], stdout=out, stderr=out, env=environment, check=True)
+        command = [sys.executable, "-c", TWENTY_STEPS]
+        subprocess.run(command, stdout=out, stderr=out, env=environment(**variables), check=True)
     written = (tmp_path / "out").read_bytes()
     assert b"\r" not in written
     assert b"\x1b" not in written
@@ -287,26 +330,23 @@ def test_redirected_output_is_one_plain_line_an_interval(tmp_path) -> None:
 
 
 def test_a_terminal_gets_a_bar_below_the_lines() -> None:
-    screen, inside = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    environment.pop("IKE_PROGRESS_FILE", None)
-    child = subprocess.Popen([sys.executable, "-c", TWENTY_STEPS], stdout=inside, stderr=inside, env=environment)
-    os.close(inside)
-    seen = b""
-    try:
-        while part := os.read(screen, 65536):
-            seen += part
-    except OSError:  # EIO: the child has closed its side
-        pass
-    os.close(screen)
-    assert child.wait(timeout=20) == 0
-    text = seen.decode()
+    text = on_a_terminal(environment(TERM="xterm"))
     assert "64 rows, 2 skipped [see ledger.jsonl]" in text
     assert "step 5/20  loss 0.2  tokens_per_second 1234" in text
     assert "20/20" in text
     assert "loss 0.05  1,234 tokens/s" in text
     assert "━" in text  # the bar itself
     assert text.endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_a_terminal_that_can_not_redraw_gets_plain_lines() -> None:
+    assert "\x1b" not in on_a_terminal(environment(TERM="dumb"))
+
+
+def test_under_the_launcher_no_rank_draws_even_on_a_terminal(tmp_path) -> None:
+    text = on_a_terminal(environment(TERM="xterm", IKE_PROGRESS_FILE=str(tmp_path / "progress")))
+    assert "step 20/20" in text
+    assert "━" not in text
 
 
 def test_under_the_launcher_lines_stay_plain_and_the_bar_s_numbers_go_to_its_file(tmp_path, monkeypatch, capfd) -> None:
