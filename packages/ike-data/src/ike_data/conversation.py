@@ -31,6 +31,11 @@ class Conversation:
         marker.unmarked += strings(tools or [])
         return cls(template, marker, marker.messages(messages), tools)
 
+    @property
+    def probe(self) -> Mark:
+        """What closes the text of the further message that `part` adds; its position is not to be used."""
+        return Mark(position=0, text=len(self.marker.said), opens=False)
+
     def whole(self) -> MarkedText:
         """Raises RowError where the template refuses it."""
         return MarkedText.of(self.template.render(self.messages, self.tools, marked=True))

@@ -17,8 +17,10 @@ from ike_data.templates import GENERATION
 _FIRST = 0xF0000
 _LAST = 0xFFFFD
 _MARK = re.compile("[\U000f0000-\U000ffffd\U0010fffc\U0010fffd]")
-_TEXTS = ("reasoning_content", "reasoning", "thinking", "content")
-"""Keys of a message that hold what was said."""
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a message that hold what was thought; templates may drop it."""
+_THINK = re.compile("(</?think>)")
+"""Reasoning inside the content: templates take it apart at these, so they stand outside of marks."""
 
 
 @attrs.frozen
@@ -66,6 +68,11 @@ class Said:
     must_show: bool
     """False for reasoning, which templates may drop."""
 
+    @property
+    def indent(self) -> str:
+        """The white space that it starts with."""
+        return self.text[: len(self.text) - len(self.text.lstrip())]
+
 
 @attrs.define
 class Marker:
@@ -79,6 +86,15 @@ class Marker:
     def messages(self, messages: Sequence[Message]) -> list[Message]:
         """Copies, with marks."""
         return [self._message(message, owner) for owner, message in enumerate(messages)]
+
+    def content(self, content: str, owner: int) -> str:
+        """What is thought and what is said, each with its own marks. Raises RowError."""
+        pieces = _THINK.split(content)
+        said = len(pieces) - 1
+        return "".join(
+            piece if _THINK.fullmatch(piece) else self.text(piece, owner, must_show=place == said)
+            for place, piece in enumerate(pieces)
+        )
 
     def text(self, text: str, owner: int, *, must_show: bool = True) -> str:
         """With its two marks; white space and the empty text get none. Raises RowError."""
@@ -97,8 +113,10 @@ class Marker:
     def _message(self, message: Message, owner: int) -> Message:
         marked: Message = {}
         for key, value in message.items():
-            if key in _TEXTS and isinstance(value, str):
-                marked[key] = self.text(value, owner, must_show=key == "content")
+            if key == "content":
+                marked[key] = self.content(value, owner)
+            elif key in _REASONING and isinstance(value, str):
+                marked[key] = self.text(value, owner, must_show=False)
             elif key == "tool_calls":
                 marked[key] = [self._call(call, owner) for call in value]
             else:

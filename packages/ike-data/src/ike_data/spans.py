@@ -127,12 +127,21 @@ class TurnFinder:
             reply = conversation.part(turn.message + 1, speaker="user")
             followed = after(reply, turn.last, until=len(conversation.marker.said))
         common = alone if followed is None else _common(alone, followed)
-        end = _first_run(self.control, common)
+        end = self._ending(conversation, turn, common)
         if end is None and turn.speaker_after is None:
-            end, common = _first_run(self.control, alone), alone
+            end, common = self._ending(conversation, turn, alone), alone
         if end is None or not trail.startswith(common[:end]):
             raise RowError(f"no end-of-turn: behind the assistant's text the chat template has {trail[:40]!r}")
         return end
+
+    def _ending(self, conversation: Conversation, turn: Turn, trail: str) -> int | None:
+        """Behind a call of tools there may be control tokens of its syntax: there the end is that of a plain answer."""
+        if not turn.calls:
+            return _first_run(self.control, trail)
+        plain = after(conversation.part(turn.message, speaker=ASSISTANT), conversation.probe) or ""
+        start = self.control.search(plain)
+        ending = plain[start.start() : _first_run(self.control, plain)] if start else ""
+        return trail.index(ending) + len(ending) if ending and ending in trail else None
 
 
 def _start(conversation: Conversation, turn: Turn, lead: str) -> int:
@@ -143,12 +152,13 @@ def _start(conversation: Conversation, turn: Turn, lead: str) -> int:
         return _start_without_prompt(conversation, turn, lead)
     if prompted is not None and lead.startswith(prompted):
         return len(prompted)
-    if turn.first.opens:  # then the lead holds nothing but the template's own text
-        if prompted is not None and bare is not None and prompted.startswith(lead) and len(lead) > len(bare):
-            return len(lead)  # the prompt goes on with what this turn does not have, such as an opened think block
+    if turn.first.opens:  # then the lead holds the template's own text, and the white space that the turn starts with
         header = _generation_prompt(conversation)
-        if header and lead.endswith(header):
-            return len(lead)
+        for own in dict.fromkeys((lead, lead.removesuffix(conversation.marker.said[turn.first.text].indent))):
+            if prompted is not None and bare is not None and prompted.startswith(own) and len(own) > len(bare):
+                return len(own)  # the prompt goes on with what this turn does not have, such as an opened think block
+            if header and own.endswith(header):
+                return len(own)
     raise RowError(f"can't place a turn's start: before the assistant's text the chat template has {lead[-40:]!r}")
 
 

@@ -49,6 +49,8 @@ def find_turns(marked: MarkedText, marker: Marker, messages: Sequence[Message]) 
 
 def _turn(place: int, messages: Sequence[Message], marks: list[Mark], marked: MarkedText, marker: Marker) -> Turn:
     own = [number for number, mark in enumerate(marks) if marker.said[mark.text].owner == place]
+    if not own:
+        raise RowError(f"the chat template leaves out what messages[{place}] says")
     first, last = own[0], own[-1]
     if own != list(range(first, last + 1)) or marks[last].opens or (first and marks[first - 1].opens):
         raise RowError(f"can't tell whose text is whose: the chat template mixes messages[{place}] with others")
@@ -87,15 +89,20 @@ def own_spans(marked: MarkedText, marker: Marker, control: re.Pattern[str]) -> t
     """
     if any(control.search(text) for text in marker.unmarked):
         raise RowError("spells a control token: in a name, a key or a tool, where it can't be told from the template's")
-    if not any(control.search(said.text) for said in marker.said):
+    spelling = {number for number, said in enumerate(marker.said) if control.search(said.text)}
+    if not spelling:
         return None
     marks = [mark for mark in marked.marks if mark.text >= 0]
     gaps = [0, *(mark.position for mark in marks), len(marked.text)]
-    if len(marks) % 2 or any(
-        opening.text != closing.text or not opening.opens or closing.opens
-        for opening, closing in zip(marks[::2], marks[1::2], strict=True)
+    if (
+        len(marks) % 2
+        or spelling - {mark.text for mark in marks}
+        or any(
+            opening.text != closing.text or not opening.opens or closing.opens
+            for opening, closing in zip(marks[::2], marks[1::2], strict=True)
+        )
     ):
-        raise RowError("spells a control token: and the chat template rewrites the text around it")
+        raise RowError("spells a control token: and the chat template rewrites the text that does")
     return tuple(
         (start + found.start(), start + found.end())
         for start, end in zip(gaps[::2], gaps[1::2], strict=True)
