@@ -137,7 +137,7 @@ def _keys(tree: dict[str, Any], key: tuple[str, ...] = ()) -> set[tuple[str, ...
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents())
 def test_the_scanner_sees_the_keys_that_tomli_sees(text: str) -> None:
     assert positions(text).keys() == _keys(tomli.loads(text))
