@@ -339,8 +339,9 @@ def test_a_terminal_gets_a_bar_below_the_lines() -> None:
     assert text.endswith("\x1b[?25h")  # the cursor is shown again
 
 
-def test_a_terminal_that_can_not_redraw_gets_plain_lines() -> None:
-    assert "\x1b" not in on_a_terminal(environment(TERM="dumb"))
+@pytest.mark.parametrize("variables", [{}, {"TERM": "dumb"}])
+def test_a_terminal_that_cannot_redraw_gets_plain_lines(variables) -> None:
+    assert "\x1b" not in on_a_terminal(environment(**variables))
 
 
 def test_under_the_launcher_no_rank_draws_even_on_a_terminal(tmp_path) -> None:

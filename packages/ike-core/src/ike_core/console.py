@@ -18,6 +18,11 @@ PROGRESS_FILE_VARIABLE = "IKE_PROGRESS_FILE"
 NOT_SHOWN = {"epoch", "examples", "tokens", "supervised_tokens", "seconds", "peak_memory_bytes"}  # log.jsonl has them
 
 
+def is_terminal() -> bool:
+    """Whether stdout is a screen that a bar can be redrawn on."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def describe(step: int, steps: int, values: Mapping[str, Any]) -> str:
     """One line for people: `step 20/100  loss 2.31  grad_norm 1.204  learning_rate 1e-05`."""
     shown = [f"{name} {_number(value)}" for name, value in values.items() if name not in NOT_SHOWN]
@@ -93,7 +98,7 @@ class ConsoleTracker:
         self._steps = run.steps
         if file := os.environ.get(PROGRESS_FILE_VARIABLE):
             self._progress = open(file, "a", buffering=1, encoding="utf-8")  # noqa: SIM115  # closed by finish()
-        elif sys.stdout.isatty():
+        elif is_terminal():
             self._bar = ProgressBar(run.name)
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
