@@ -148,7 +148,7 @@ def test_other_ranks_build_nothing_and_say_nothing(capfd) -> None:
     trackers = Trackers({"cloud": lambda: built.append("cloud")}, SECOND)
     trackers.start(facts(Path("nowhere")))
     trackers.log(1, {"loss": 1.0})
-    trackers.advance(2)
+    trackers.log(2, {})
     trackers.say("epoch 1")
     trackers.finish()
     assert built == []
@@ -174,11 +174,11 @@ def test_a_line_is_said_on_stderr_where_no_screen_is_left(capfd) -> None:
     ]
 
 
-def test_a_step_of_which_nothing_is_logged_moves_only_the_screens() -> None:
+def test_a_step_without_values_moves_only_the_screens() -> None:
     screen, other = FakeScreen(), Fake()
     trackers = Trackers({"screen": lambda: screen, "other": lambda: other}, FIRST)
-    trackers.advance(1)
-    trackers.advance(2)  # within 0.2 s of the last: not worth the while
+    trackers.log(1, {})
+    trackers.log(2, {})  # within 0.2 s of the last: not worth the while
     trackers.log(3, {"loss": 1.0})
     assert screen.heard == [1, (3, {"loss": 1.0})]
     assert other.heard == [(3, {"loss": 1.0})]
@@ -284,9 +284,7 @@ trackers = Trackers({"console": ConsoleTracker}, S(is_first=True))
 trackers.say("64 rows, 2 skipped [see ledger.jsonl]")
 trackers.start(S(name="run", steps=20))
 for step in range(1, 21):
-    trackers.advance(step)
-    if step % 5 == 0:
-        trackers.log(step, {"loss": 1 / step, "tokens_per_second": 1234.5})
+    trackers.log(step, {"loss": 1 / step, "tokens_per_second": 1234.5} if step % 5 == 0 else {})
 trackers.finish()
 """
 

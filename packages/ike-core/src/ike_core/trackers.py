@@ -55,16 +55,14 @@ class Trackers:
             self._ask(name, "start()", part.start, run)
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
-        """All that is due at `step`, in one call a step."""
+        """All that is due at `step`, in one call a step; without values only the screens move on."""
         if step <= self._last_step:
             raise ValueError(f"step {step} comes after step {self._last_step}: all of a step's values go in one log()")
         self._last_step = step
-        for name, part in self._parts():
-            self._ask(name, "log()", part.log, step, values)
-
-    def advance(self, step: int) -> None:
-        """A step of which nothing is logged: only the screens move on. Cheap enough for every step."""
-        if time.monotonic() - self._advanced_at >= ADVANCE_SECONDS:
+        if values:
+            for name, part in self._parts():
+                self._ask(name, "log()", part.log, step, values)
+        elif time.monotonic() - self._advanced_at >= ADVANCE_SECONDS:
             self._advanced_at = time.monotonic()
             for name, screen in self._screens():
                 self._ask(name, "advance()", screen.advance, step)
