@@ -1,5 +1,6 @@
 """Building a part: its module is imported, its table becomes its fields, and nothing is guessed."""
 
+import datetime
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,11 @@ Write = Callable[..., Path]
 LAB = """
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NewType, Protocol
 
 import attrs
 
@@ -27,6 +29,9 @@ from ike_core.interfaces import Tokenizer
 
 if TYPE_CHECKING:
     from fractions import Fraction
+
+
+Metres = NewType("Metres", float)
 
 
 class Shape(Protocol):
@@ -75,6 +80,10 @@ class Everything:
     made: str = attrs.field(init=False, default="here")
     hook: Callable[[int], int] | None = None
     odd: Fraction | None = None
+    kind: type[int] | None = None
+    alias: Metres | None = None
+    day: datetime.date | None = None
+    paths: Mapping[str, Path] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -144,8 +153,13 @@ inners = [{ width = 3 }, { width = 4 }]
 anything = { free = [1] }
 raw = { uses = "is not read here" }
 hidden = 5
+alias = 2
+day = 2026-01-31
+paths = { words = "w.txt" }
 """
     )
+    assert (part.alias, part.day) == (2.0, datetime.date(2026, 1, 31))
+    assert part.paths == {"words": Path.cwd() / "w.txt"}
     assert (part.count, part.rate, type(part.rate), part.mode, part.colour.value) == (3, 0.0, float, "slow", "blue")
     assert (part.betas, part.names, part.sizes, part.limit) == ((0.8, 1.0), ["a", "b"], {"small": 1}, "auto")
     assert (part.inner.width, [inner.width for inner in part.inners]) == (2, [3, 4])
@@ -205,6 +219,9 @@ def test_defaults_fill_what_the_class_has_and_the_table_leaves_out(lab: Callable
         ('shape = { uses = "component_lab:Constant", hieght = 2 }', "objective.shape.hieght is no field"),
         ('shape = { uses = "component_lab" }', "objective.shape.uses = 'component_lab' must read \"module:Name\""),
         ("made = 'x'", "objective.made is no field"),
+        ("kind = 1", "objective.kind = 1: it is annotated type[int], which no table can say"),
+        ("alias = 'far'", "objective.alias = 'far' must be a number"),
+        ("day = 'today'", "objective.day = 'today' must be a date"),
         ("odd = 1", "objective.odd can't be checked: component_lab annotates it Fraction | None"),
     ],
 )  # fmt: skip

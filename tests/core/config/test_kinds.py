@@ -21,7 +21,7 @@ def classes(cls: type) -> set[type]:
     return found
 
 
-@pytest.mark.parametrize("cls", sorted(classes(Sections), key=lambda cls: cls.__name__))
+@pytest.mark.parametrize("cls", sorted(classes(Sections), key=str))
 def test_no_field_lacks_its_kind(cls: type) -> None:
     lacking = [field.name for field in attrs.fields(cls) if field.metadata.get("kind") not in ("identity", "mechanics")]
     assert lacking == []

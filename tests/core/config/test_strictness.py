@@ -87,6 +87,7 @@ def test_numbers_are_what_they_say(write: Write) -> None:
         ("cadence.log=10", "cadence.log = 10 must be a table"),
         ("objective.beta=1", 'objective needs uses = "module:Name"'),
         ("objective.uses=ike_tasks.SFT", "objective.uses = 'ike_tasks.SFT' must read \"module:Name\""),
+        ("user=5", "user = 5 must be a table"),
         ("objective.raw=nan", "objective.raw = nan is no finite number"),
         ("run.name=a/b", "run.name = 'a/b' must match regex"),
         ('model.freeze=["("]', "which is no regular expression"),

@@ -43,8 +43,9 @@ def check_parts(command: str, config: Config) -> None:
             problems.add(key, f" is missing: {remedy}")
     model = dict(config.model.part.table) if config.model is not None else {}
     tokenizer = None
-    if config.tokenizer is not None and _is_there(config.tokenizer) and "path" in {**model, **config.tokenizer.table}:
-        tokenizer = config.tokenizer.build_into(problems, tokenizer=None, defaults=model)
+    path = {name: value for name, value in model.items() if name == "path"}
+    if config.tokenizer is not None and _is_there(config.tokenizer) and "path" in {**path, **config.tokenizer.table}:
+        tokenizer = config.tokenizer.build_into(problems, tokenizer=None, defaults=path)
     for component in _parts(command, config):
         defaults = model if component.key[0] == "frozen" else {}
         component.build_into(problems, tokenizer=tokenizer, defaults=defaults)

@@ -68,10 +68,9 @@ class _Building:
         self._structurer = Structurer(component.provenance, problems, part=self._inner, reads_environment=True)
 
     def part(self, component: Component, defaults: Mapping[str, Any], *, found: Any = None) -> Any:
-        try:
-            found = found or load_object(component.uses, component.import_from)
-        except ConfigError as error:
-            self._problems.add((*component.key, "uses"), f' = "{component.uses}": {error}')
+        if found is None:
+            found = self._import(component)
+        if found is REFUSED:
             return REFUSED
         if not isinstance(found, type):
             return self._callable(component, found)
@@ -86,12 +85,20 @@ class _Building:
             component.key, found, component.table, defaults=defaults, tokenizer=self._tokenizer
         )
 
+    def _import(self, component: Component) -> Any:
+        key, uses = (*component.key, "uses"), component.uses
+        if not isinstance(uses, str) or not USES.fullmatch(uses):
+            self._problems.add(key, f' = {briefly(uses)} must read "module:Name"')
+            return REFUSED
+        try:
+            return load_object(uses, component.import_from)
+        except ConfigError as error:
+            self._problems.add(key, f' = "{uses}": {error}')
+            return REFUSED
+
     def _inner(self, key: Key, table: Mapping[str, Any]) -> Any:
         """A part inside a part's table."""
         uses = table["uses"]
-        if not isinstance(uses, str) or not USES.fullmatch(uses):
-            self._problems.add((*key, "uses"), f' = {briefly(uses)} must read "module:Name"')
-            return REFUSED
         own = {name: value for name, value in table.items() if name != "uses"}
         outer = self._component
         return self.part(

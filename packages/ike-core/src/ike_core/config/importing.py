@@ -40,19 +40,21 @@ def load_object(uses: str, folders: Sequence[Path]) -> Any:
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ConfigError(_not_found(module_name, error.name or "", folders)) from error
+        raise ConfigError(_not_found(module_name, error, folders)) from error
     except Exception as error:
         raise ConfigError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
     try:
         return getattr(module, name)
     except ModuleNotFoundError as error:  # a name that loads on first use
-        raise ConfigError(_not_found(module_name, error.name or "", folders)) from error
+        raise ConfigError(_not_found(module_name, error, folders)) from error
     except AttributeError:
         raise ConfigError(_no_name(module, name)) from None
 
 
-def _not_found(module: str, missing: str, folders: Sequence[Path]) -> str:
-    package = missing.partition(".")[0]
+def _not_found(module: str, error: ModuleNotFoundError, folders: Sequence[Path]) -> str:
+    if error.name is None:
+        return f"importing {module} failed: {error}"
+    missing, package = error.name, error.name.partition(".")[0]
     if not f"{module}.".startswith(f"{missing}."):
         return f"{module} imports {missing}, which is not installed{_install(package)}"
     if package in _PROVIDES and package == missing:

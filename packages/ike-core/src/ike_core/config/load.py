@@ -18,7 +18,7 @@ from ike_core.config.layers import Layer, read_layers
 from ike_core.config.merge import Merged
 from ike_core.config.parts import check_sources, settle_parts
 from ike_core.config.paths import resolve_files, resolve_models
-from ike_core.config.problems import Problems
+from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import absolute
 from ike_core.config.schema import places
 from ike_core.config.sections import Sections
@@ -110,6 +110,8 @@ def _says_uses(table: Mapping[str, Any]) -> bool:
 def _user(merged: Merged, problems: Problems, cls: type | None) -> tuple[Any, Mapping[Key, Any]]:
     """`[user]`, and what of it the resolved tree says otherwise."""
     table = merged.tree.get("user", {})
+    if not isinstance(table, dict):
+        problems.add(("user",), f" = {briefly(table)} must be a table")
     if cls is None:
         return table, {}
     structurer = Structurer(merged.provenance, problems, reads_environment=True)

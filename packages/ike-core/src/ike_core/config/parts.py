@@ -65,6 +65,8 @@ def _absolute(value: Any, folder: Path) -> Any:
         return absolute(value, folder) if value else value
     if isinstance(value, list):
         return [_absolute(item, folder) for item in value]
+    if isinstance(value, dict) and "uses" not in value:
+        return {name: _absolute(item, folder) for name, item in value.items()}
     return value
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import attrs
 from cattrs import Converter
+from cattrs.errors import StructureHandlerNotFoundError
 
 from ike_core.config.annotations import (
     ARRAYS,
@@ -82,6 +83,8 @@ class Structurer:
             return self._converter.structure(value, annotation)
         except (ValueError, TypeError) as error:
             return self._refuse(f" = {briefly(value)}: {error}")
+        except StructureHandlerNotFoundError:
+            return self._refuse(f" = {briefly(value)}: it is annotated {annotation}, which no table can say")
         finally:
             self._key = outer
 

@@ -91,6 +91,7 @@ class Tables:
             self._unknown_value((*key, name), name, known, key)
 
     def _unknown_value(self, at: Key, name: str, known: Mapping[str, Any], key: Key) -> None:
+        known = known if key else {**known, "user": None}
         near = [dotted((*key, one)) for one in nearest(name, known)] or _same_name(str(at[-1]))
         hint = f"; nearest: {', '.join(near)}" if near else f"; there are: {', '.join(known)}"
         self._refuse(at, f" is no known key{hint}")
