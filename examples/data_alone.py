@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ike_core import Skip
-from ike_data import HFTokenizer, InstructionProcessor, read_rows
+from ike_data import HFTokenizer, InstructionProcessor, read_records
 
 ROWS = Path(__file__).with_name("rows.jsonl")
 
@@ -15,8 +15,8 @@ ROWS = Path(__file__).with_name("rows.jsonl")
 def main(model, rows=str(ROWS)):
     tokenizer = HFTokenizer(path=model)
     processor = InstructionProcessor(tokenizer=tokenizer)
-    for source, record in read_rows([rows]):
-        for example in [record] if isinstance(record, Skip) else processor.process(record):
+    for source, record in read_records([rows]):
+        for example in processor.process(record):
             print(f"{source}: {example.reason if isinstance(example, Skip) else shown(example, tokenizer)}")
 
 

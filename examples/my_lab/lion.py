@@ -9,9 +9,10 @@ class Lion:
     """Half of AdamW's state; wants a third to a tenth of its learning rate."""
 
     betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
 
     def build(self, named_parameters, groups, context):
-        return SignMomentum(groups, {"betas": self.betas})
+        return SignMomentum(groups, attrs.asdict(self))  # a group's own weight_decay wins: biases and norms have 0
 
 
 class SignMomentum(torch.optim.Optimizer):

@@ -1,0 +1,63 @@
+"""What the README and the guides show is what is in the repository, and works."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ike_core.config import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+
+
+def test_a_shown_example_is_the_file_itself() -> None:
+    shown = {}
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            name, _, code = block.partition("\n")
+            if name.startswith("# examples/"):
+                shown[name.removeprefix("# ")] = code
+    assert {"examples/train.py", "examples/my_lab/focal.py", "examples/alternating.py"} <= shown.keys()
+    for name, code in shown.items():
+        assert code == (ROOT / name).read_text(), f"{name} differs from what the pages show"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_toml_and_python_on_a_page_parse(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        tomllib.loads(block)
+    for block in blocks(page, "python"):
+        compile(block, str(page), "exec")
+
+
+def test_the_readmes_settings_resolve(tmp_path: Path) -> None:
+    mine = next(block for block in blocks(ROOT / "README.md", "toml") if block.startswith("# mine.toml"))
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    (tmp_path / "mine.toml").write_text(mine)
+    config = load_config(tmp_path / "mine.toml", "optimizer.peak_lr=2e-5")
+    assert config.run.name == "mine-lr2e-05"
+    assert config.batch.examples_per_step == 64
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_an_objective_of_ones_own_takes_fifteen_lines() -> None:
+    code = (ROOT / "examples" / "my_lab" / "focal.py").read_text().splitlines()
+    assert len([line for line in code if line.strip()]) <= 15
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda recipe: recipe.stem)
+def test_every_recipe_is_whole_but_for_what_the_user_says(recipe: Path) -> None:
+    said = {"sft": ['data.train.files=["chat.jsonl"]'], "quickstart": ["model.path=hub/name"]}
+    said["generate"] = ["model.path=hub/name", 'inference.files=["asked.jsonl"]', "inference.output=answers.jsonl"]
+    load_config(recipe, *said.get(recipe.stem, []))
