@@ -44,7 +44,7 @@ def test_a_rank_that_dies_takes_the_others_with_it(start: Start, script: Script,
         probe.bind(("127.0.0.1", int((tmp_path / "port").read_text())))  # free again
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_the_cause_is_told_not_what_the_others_made_of_it(launch: Launch, script: Script, rank: int) -> None:
     """The survivor sees "Connection closed by peer" and fails by itself, often within the same look of the agent."""
     program = script(GLOO + f"if rank == {rank}: raise ValueError('the cause')\ndist.all_reduce(torch.ones(1))\n")
@@ -67,6 +67,7 @@ def test_output_and_failure_are_kept(launch: Launch, script: Script) -> None:
     assert failure["lines"][-1] == "OSError: no"
 
 
+@pytest.mark.slow
 def test_an_error_that_a_rank_survives_is_shown(launch: Launch, script: Script) -> None:
     program = script(
         "import time, traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\n"

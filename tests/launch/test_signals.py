@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("needs_torch")
 Script = Callable[[str], str]
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_is_handed_on_once(start: Start, script: Script, tmp_path: Path, signum: signal.Signals) -> None:
     """The ranks do what they have to, and their end is the launcher's."""
     program = script(
@@ -64,6 +64,7 @@ def test_a_killed_launcher_leaves_no_rank(start: Start, script: Script, tmp_path
     wait_for(lambda: all(map(is_gone, ranks)), seconds=20)
 
 
+@pytest.mark.slow
 def test_a_killed_agent_leaves_no_rank(start: Start, script: Script, tmp_path: Path) -> None:
     program = script(SAY_PID + "open('agent', 'w').write(str(os.getppid()))\nimport time; time.sleep(600)")
     started = start("run", "--", sys.executable, program)

@@ -2,7 +2,7 @@
 
 `python -m ike_launch.agent JOB LIFELINE`: JOB is the file that `Job.write` made, LIFELINE the descriptor of a pipe
 whose other end the launcher holds. A byte on it says go; its end says that the launcher is gone, and so the ranks go
-too. Only this module and `ike_launch.rendezvous` import torch.
+too. This is the only module of the package that imports torch.
 """
 
 import logging
@@ -14,13 +14,54 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # documented, not re-exported
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
 from ike_launch.job import MONITOR_SECONDS, Job
-from ike_launch.rendezvous import OneHost
+
+
+class OneHost(RendezvousHandler):
+    """torch's c10d rendezvous chooses MASTER_PORT itself, whatever its endpoint; and here is nobody to wait for."""
+
+    def __init__(self, host: str, port: int, run_id: str) -> None:
+        """`port` 0: a free one, chosen by the system when the store binds it. RuntimeError where it is taken."""
+        self._run_id = run_id
+        self._host = host
+        self._store = TCPStore(host, port, is_master=True, wait_for_workers=False)
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """This agent is the first of one, and its store is the ranks'."""
+        meeting_point = RendezvousStoreInfo(self._host, self._store.port)
+        return RendezvousInfo(
+            PrefixStore(self._run_id, self._store), rank=0, world_size=1, bootstrap_store_info=meeting_point
+        )
+
+    @property
+    def use_agent_store(self) -> bool:
+        """The ranks are clients of it: none hosts one at MASTER_PORT."""
+        return True
+
+    def get_backend(self) -> str:
+        return "one-host"
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    def is_closed(self) -> bool:
+        return False
+
+    def set_closed(self) -> None:
+        """Nobody else would join."""
+
+    def num_nodes_waiting(self) -> int:
+        return 0
+
+    def shutdown(self) -> bool:
+        return True
 
 
 class RankLogs(LogsSpecs):
@@ -77,6 +118,9 @@ class RankAgent(LocalElasticAgent):
             self.failed_by_themselves = failed
             self._pcontext.close(signal.SIGTERM, timeout=self._job.failure_grace_seconds)
         result: RunResult = super()._monitor_workers(worker_group)
+        if not failed:  # it may have ended between our look and torch's, which then has stopped the others
+            stopped = (-signal.SIGTERM, -signal.SIGKILL)
+            self.failed_by_themselves = [rank for rank, each in result.failures.items() if each.exitcode not in stopped]
         return result
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:

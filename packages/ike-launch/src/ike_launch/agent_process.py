@@ -26,12 +26,10 @@ class AgentProcess:
     _process: subprocess.Popen[bytes]
     _lifeline: int
     """Descriptor of the pipe whose end is the end of the agent and of its ranks."""
+    _has_gone: bool = False
 
     @classmethod
     def start(cls, job: Job, environment: Mapping[str, str]) -> Self:
-        for rank in range(job.ranks):
-            job.stdout(rank).touch()
-            job.stderr(rank).touch()
         reading, writing = os.pipe()
         # -P: no module of the current folder may stand in for one of ours or of torch's.
         command = [sys.executable, "-P", "-m", "ike_launch.agent", str(job.write()), str(reading)]
@@ -44,7 +42,12 @@ class AgentProcess:
         return cls(job, process, writing)
 
     def go(self) -> None:
-        """Lets the ranks start."""
+        """Lets the ranks start, and makes their files."""
+        self.job.logs.mkdir(parents=True, exist_ok=True)
+        for rank in range(self.job.ranks):
+            self.job.stdout(rank).touch()
+            self.job.stderr(rank).touch()
+        self._has_gone = True
         try:
             os.write(self._lifeline, b"g")
         except BrokenPipeError:
@@ -82,6 +85,8 @@ class AgentProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._lifeline)
+        if not self._has_gone:
+            self._process.kill()  # no rank has started: nothing is lost
         try:
             self._process.wait(self.job.stop_grace_seconds + self.job.failure_grace_seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):

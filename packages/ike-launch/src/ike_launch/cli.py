@@ -2,6 +2,8 @@
 
 import argparse
 import difflib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -50,7 +52,10 @@ def _run(name: str, rest: Sequence[str]) -> int:
     except IkeError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # as in `ike-launch run ... | head`: nobody listens any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 128 + signal.SIGPIPE
 
 
 def _settings(name: str, rest: Sequence[str]) -> int:
@@ -129,7 +134,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # 20 ms that only this needs
 
-        parser.exit(message=f"ike-launch {version('ike-launch')}\n")
+        print(f"ike-launch {version('ike-launch')}")
+        parser.exit()
 
 
 def _fail(message: str, code: int) -> int:

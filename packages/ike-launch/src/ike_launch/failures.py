@@ -131,8 +131,7 @@ def _left(path: Path) -> Mapping[str, Any]:
 
 def _last_lines(*paths: Path) -> list[str]:
     for path in paths:
-        lines = path.read_text(errors="replace").splitlines()
-        if lines:
+        if lines := path.read_text(errors="replace").splitlines():
             return lines[-LINES_SHOWN:]
     return []
 

@@ -16,9 +16,7 @@ def new_launch_id() -> str:
 
 def starting_folder(root: Path, launch_id: str) -> Path:
     """Of the ranks' output while nobody knows the run's id."""
-    folder = root.absolute() / ".starting" / launch_id
-    folder.mkdir(parents=True)
-    return folder
+    return root.absolute() / ".starting" / launch_id
 
 
 def move_logs(job: Job, run_folder: Path) -> Job:

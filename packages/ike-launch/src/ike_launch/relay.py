@@ -110,12 +110,16 @@ class Relay:
         self._ranks = {rank: RankOutput(Tail(job.stdout(rank)), Tail(job.stderr(rank))) for rank in range(job.ranks)}
 
     def pump(self) -> None:
-        """Shows what is due."""
+        """Shows what is due, and the line that rank 0 has not finished: a bar of its own, perhaps."""
         now = time.monotonic()
         for rank, output in self._ranks.items():
             output.take(now, last=False)
             for line in output.due(now):
                 self._print(rank, line)
+        first = self._ranks[0]
+        for tail, is_error in ((first.stdout, False), (first.stderr, True)):
+            if tail.unfinished:
+                self._screen.unfinished(_as_seen(tail.unfinished), is_error=is_error)
 
     def finish(self, *, failed: bool) -> dict[int, list[str]]:
         """Shows what is left; after a failure only stdout: what stderr said is returned, by rank, for the report."""

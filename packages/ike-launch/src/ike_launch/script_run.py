@@ -24,7 +24,7 @@ def run_script(words: Sequence[str], *, ranks: int | str, port: int) -> int:
         job = Job(
             command=tuple(words), ranks=count, launch_id=new_launch_id(), logs=logs, control=Path(control), port=port
         )
-        outcome = launch(job, title=Path(words[-1]).name)
+        outcome = launch(job, title="run")
     _keep(logs, outcome)
     return outcome.exit_code
 

@@ -33,13 +33,19 @@ class Outcome:
 
 @contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """SIGINT, SIGTERM and SIGHUP, in the order in which they come, instead of what they do."""
+    """SIGINT, SIGTERM and SIGHUP, in the order in which they come, instead of what they do.
+
+    One that is ignored already (SIGHUP under nohup, SIGINT in a script's background) stays so.
+    """
     came: list[int] = []
 
     def note(signum: int, _: FrameType | None) -> None:
         came.append(signum)
 
-    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for each, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(each, note)
     try:
         yield came
     finally:
