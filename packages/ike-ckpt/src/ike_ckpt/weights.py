@@ -138,5 +138,5 @@ def _files(folder: Path) -> list[str]:
         return [SINGLE]
     try:
         return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
