@@ -21,7 +21,6 @@ UNMARKED = OPENED + "{{ message.content + '<|im_end|>' + '\n' }}"
 PROMPT = "{% if add_generation_prompt %}" + OPENED + "{% endif %}"
 
 
-
 @pytest.fixture(scope="session")
 def template() -> Callable[..., str]:
     """FIX-TOK's chat template, marked or not, or with another turn of the assistant."""

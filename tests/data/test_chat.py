@@ -5,24 +5,26 @@ FIX-TOK: a byte a token, but for two newlines and for space + "h"; so "<|im_star
 """
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ike_core import DataError, Skip
-from ike_data import ChatProcessor
+from ike_data import ChatProcessor, HFTokenizer
 
 IM_END = 4
 
 
-def said(*texts):
+def said(*texts: Any) -> dict[str, Any]:
     return {"messages": [{"role": ("user", "assistant")[place % 2], "content": t} for place, t in enumerate(texts)]}
 
 
 @pytest.fixture
-def one():
+def one() -> Callable[..., Any]:
     """The one thing that a processor makes of a row."""
 
-    def one(tokenizer, record, **fields):
+    def one(tokenizer: HFTokenizer, record: Any, **fields: Any) -> Any:
         (item,) = ChatProcessor(tokenizer, **fields).process(record)
         return item
 

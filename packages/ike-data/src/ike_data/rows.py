@@ -67,13 +67,18 @@ def _parse(text: bytes | str, source: str) -> Record | Skip:
     try:
         value: Any = orjson.loads(text)  # refuses NaN, Infinity, 1e999 and lone surrogates
     except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
-        return Skip(f"not valid JSON: {_reason(error)}", source)
+        return Skip(_reason(text, error), source)
     if isinstance(value, dict):
         return value
     return Skip(f"a row must be an object: this one is {_KINDS.get(type(value), 'null')}", source)
 
 
-def _reason(error: ValueError) -> str:
+def _reason(text: bytes | str, error: ValueError) -> str:
+    if isinstance(text, bytes):
+        try:
+            text.decode()
+        except UnicodeDecodeError as broken:
+            return f"not UTF-8: {broken.reason} at byte {broken.start + 1}"
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at column {error.colno}"
-    return str(error)
+        return f"not valid JSON: {error.msg} at column {error.colno}"
+    return f"not valid JSON: {error}"

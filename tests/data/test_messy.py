@@ -1,0 +1,132 @@
+"""The files of ../shared/data as people have them: read right, or refused clearly, each for its reason."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from ike_core import DataError, Skip
+from ike_data import ChatProcessor, InstructionProcessor
+from ike_data.rows import read_rows
+
+# Lines that are not blank, counted by grep; and which of them are no rows.
+MESSY = {
+    "01_bom_crlf.jsonl": (60, {}),
+    "03_utf16.jsonl": (40, {}),
+    "05_truncated_multibyte_row7.jsonl": (40, {8: "not UTF-8: invalid continuation byte at byte 61"}),
+    "07_kto.jsonl.gz": (60, {}),
+    "09_two_members.jsonl.gz": (60, {}),
+    "11_u2028_nel_inside_strings.jsonl": (10, {}),
+    "13_concatenated_no_newline.jsonl": (1, {1: "not valid JSON: unexpected content after document at column 1683"}),
+    "15_lone_surrogate.jsonl": (2, {1: "not valid JSON: no low surrogate in string at column 27"}),
+    "17_bad_chat_rows.jsonl": (25, dict.fromkeys((22, 23, 24, 25), "a row must be an object")),
+    "19_empty.jsonl": (0, {}),
+    "21_empty_list.json": (0, {}),
+    "23_html_error_page.jsonl": (1, {1: "not valid JSON: unexpected character"}),
+    "25_mixed_schema.jsonl": (5, {}),
+}
+
+
+@pytest.mark.parametrize("name", MESSY)
+def test_every_row_is_read_or_refused_by_line(shared_data, name) -> None:
+    count, bad = MESSY[name]
+    rows = list(read_rows([str(shared_data / "messy" / name)]))
+    assert len(rows) == count
+    refused = {source: row.reason for source, row in rows if isinstance(row, Skip)}
+    assert list(refused) == [f"{name}:{line}" for line in bad]
+    assert [reason.startswith(bad[line]) for line, reason in zip(bad, refused.values(), strict=True)] == [True] * len(
+        bad
+    )
+
+
+def test_no_mark_of_an_encoding_gets_into_a_row(shared_data) -> None:
+    files = [str(shared_data / "messy" / name) for name in ("01_bom_crlf.jsonl", "03_utf16.jsonl")]
+    assert {tuple(row) for _, row in read_rows(files)} == {("instruction", "input", "output")}
+    texts = "".join(text for _, row in read_rows(files) for text in row.values())
+    assert "\ufeff" not in texts
+    assert "\r" not in texts
+
+
+def test_a_line_that_is_not_utf_8_is_the_only_one_lost(shared_data) -> None:
+    path = shared_data / "messy/05_truncated_multibyte_row7.jsonl"
+    good = [json.loads(line) for place, line in enumerate(path.read_bytes().split(b"\n"), 1) if line and place != 8]
+    assert [row for _, row in read_rows([str(path)]) if not isinstance(row, Skip)] == good
+
+
+def test_line_separators_of_unicode_stay_in_their_strings(shared_data) -> None:
+    first = next(read_rows([str(shared_data / "messy/11_u2028_nel_inside_strings.jsonl")]))[1]
+    assert first["input"] == "a\u2028b\x85c\x0bd\x0ce"
+
+
+def test_bad_conversations_are_refused_each_for_its_reason(shared_data, fix_tok, read, ledger) -> None:
+    parts = read(str(shared_data / "messy/17_bad_chat_rows.jsonl"), ChatProcessor(fix_tok))
+    refused = {int(entry["source"].rpartition(":")[2]): entry["reason"].partition(":")[0] for entry in ledger()}
+    assert refused == {
+        2: "empty assistant content",
+        3: "empty assistant content",
+        4: "no assistant turn",
+        5: "no assistant turn",
+        10: "unknown role 'User'",
+        11: "no content",
+        12: "empty assistant content",
+        13: "content that is not text",
+        14: "no messages",
+        15: "no list of messages",
+        16: "no conversation",
+        17: "no content",
+        **dict.fromkeys((22, 23, 24, 25), "a row must be an object"),
+    }
+    assert len(parts.kept) == 25 - len(refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("19_empty.jsonl", "train data: its files have no rows"),
+        ("21_empty_list.json", "train data: its files have no rows"),
+        ("23_html_error_page.jsonl", "train data: none of 1 rows can be used: 1 not valid JSON\n  23_html_error_page"),
+    ],
+)
+def test_a_file_without_rows_is_an_error(shared_data, fix_tok, read, name, error) -> None:
+    with pytest.raises(DataError) as raised:
+        read(str(shared_data / "messy" / name), InstructionProcessor(fix_tok))
+    assert str(raised.value).startswith(error)
+
+
+def test_a_file_of_mixed_shapes_keeps_what_the_processor_reads(shared_data, fix_tok, read, ledger) -> None:
+    file = str(shared_data / "messy/25_mixed_schema.jsonl")
+    with pytest.raises(DataError) as raised:
+        read(file, InstructionProcessor(fix_tok, response="completion"), budget=0.5)
+    assert str(raised.value).startswith(
+        "train data: 4 of 5 rows (80.0%) can't be used, and data.ledger.budget allows 50.0%: "
+        "4 no columns 'prompt' and 'completion'\n"
+        "  25_mixed_schema.jsonl:1: no columns 'prompt' and 'completion': "
+        "the row has 'instruction', 'input', 'output'\n"
+    )
+    assert len(read(file, InstructionProcessor(fix_tok, response="completion"), budget=0.8).kept) == 1
+
+
+def test_every_conversation_of_fastchat_becomes_an_example(shared_data, fix_tok, read, learned) -> None:
+    path = shared_data / "fastchat/data__dummy_conversation.json"
+    conversations = [row["conversations"] for row in json.loads(path.read_text())]
+    assert len(conversations) == 500
+    parts = read(str(path), ChatProcessor(fix_tok), budget=0.0)
+    assert len(parts.kept) == 500
+    for place, turns in enumerate(conversations):
+        answers = [turn["value"] + "<|im_end|>" for turn in turns if turn["from"] == "gpt"]
+        assert learned(fix_tok, parts.kept[place]) == "".join(answers)
+
+
+def test_every_question_of_gsm8k_becomes_an_example(shared_data, fix_tok, read, learned) -> None:
+    path = shared_data / "gsm8k/grade_school_math__data__test.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == 1319
+    parts = read(str(path), InstructionProcessor(fix_tok, prompt="question", response="answer"), budget=0.0)
+    assert Counter(parts.kept[place].source for place in range(1319)) == Counter(
+        f"{path.name}:{line}" for line in range(1, 1320)
+    )
+    for place in range(0, 1319, 50):
+        assert (
+            fix_tok.decode(parts.kept[place].trunk.tokens) == f"{rows[place]['question']}{rows[place]['answer']}<eos>"
+        )
+        assert learned(fix_tok, parts.kept[place]) == f"{rows[place]['answer']}<eos>"

@@ -1,0 +1,187 @@
+"""Files as people have them: each row is read right, or refused by file and line."""
+
+import gzip
+import json
+
+import pytest
+
+from ike_core import DataError, Skip
+from ike_data import read_records
+from ike_data.rows import Row, read_rows
+
+
+def rows(*files: str, limit: int = 0) -> list[Row]:
+    return list(read_rows(files, limit=limit))
+
+
+def reasons(file: str) -> dict[str, str]:
+    return {source: row.reason for source, row in rows(file) if isinstance(row, Skip)}
+
+
+def test_blank_lines_are_no_rows_but_count(write) -> None:
+    file = write("a.jsonl", b'{"text":"a"}\n\n   \n{"text":"b"}\n')
+    assert rows(file) == [("a.jsonl:1", {"text": "a"}), ("a.jsonl:4", {"text": "b"})]
+
+
+LF = b'{"text":"a"}\n{"text":"b"}\n'
+SAME = {
+    "crlf": LF.replace(b"\n", b"\r\n"),
+    "byte-order mark and crlf": b"\xef\xbb\xbf" + LF.replace(b"\n", b"\r\n"),
+    "byte-order mark on a later line, as cat leaves it": LF.replace(b"\n{", b"\n\xef\xbb\xbf{"),
+    "utf-16, little end first": LF.decode().encode("utf-16-le").join([b"\xff\xfe", b""]),
+    "utf-16, big end first": LF.decode().encode("utf-16-be").join([b"\xfe\xff", b""]),
+    "no newline at the end": LF.rstrip(),
+}
+
+
+@pytest.mark.parametrize("content", SAME.values(), ids=SAME)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_the_same_rows_come_out_of_every_way_to_write_them(write, content, packed) -> None:
+    name = "a.jsonl.gz" if packed else "a.jsonl"
+    file = write(name, gzip.compress(content) if packed else content)
+    assert rows(file) == [(f"{name}:1", {"text": "a"}), (f"{name}:2", {"text": "b"})]
+
+
+def test_gzip_members_that_follow_one_another_are_one_text(write) -> None:
+    file = write("a.jsonl.gz", gzip.compress(LF[:20]) + gzip.compress(LF[20:]))
+    assert [source for source, _ in rows(file)] == ["a.jsonl.gz:1", "a.jsonl.gz:2"]
+
+
+def test_a_cut_gzip_stream_is_an_error_with_the_line(write) -> None:
+    file = write("a.jsonl.gz", gzip.compress(LF * 1000)[:-20])
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz:\d+: the gzip stream breaks here"):
+        rows(file)
+
+
+def test_only_a_newline_ends_a_line(write) -> None:
+    text = "a\u2028b\u2029c\x85d"
+    file = write("a.jsonl", json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n")
+    assert rows(file) == [("a.jsonl:1", {"text": text})]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_not_finite_is_refused_with_its_line(write, number) -> None:
+    row = '{"chosen":"a","rejected":"b","margin":' + number + "}"
+    lines, array = write("a.jsonl", f"{{}}\n{row}\n".encode()), write("b.json", f"[{{}},\n{row}]".encode())
+    assert list(reasons(lines)) == ["a.jsonl:2"]
+    assert list(reasons(array)) == ["b.json:2"]
+
+
+BAD = {
+    b'{"a":': "not valid JSON: ",
+    b'{"a":"\xff"}': "not UTF-8: invalid start byte at byte 7",
+    rb'{"a":"\ud83d"}': "not valid JSON: no low surrogate",
+    b'{"a":1}{"b":2}': "not valid JSON: unexpected content after document at column 8",
+    b"[1]": "a row must be an object: this one is an array",
+    b'"text"': "a row must be an object: this one is a string",
+    b"null": "a row must be an object: this one is null",
+    b"true": "a row must be an object: this one is a boolean",
+}
+
+
+def test_a_bad_line_is_refused_alone(write) -> None:
+    file = write("a.jsonl", b"".join(b'{"n":1}\n' + line + b"\n" for line in BAD))
+    read = rows(file)
+    assert len(read) == 2 * len(BAD)
+    assert [row for _, row in read[::2]] == [{"n": 1}] * len(BAD)
+    for place, ((source, row), reason) in enumerate(zip(read[1::2], BAD.values(), strict=True)):
+        assert (source, row.reason[: len(reason)]) == (f"a.jsonl:{2 * place + 2}", reason)
+
+
+def test_the_elements_of_an_array_are_named_by_the_line_they_start_on(write) -> None:
+    file = write("a.json", b'\n[ {"n":\n1}, {"n":2},\n\n{"n":3}, 4 ]\n')
+    assert rows(file) == [
+        ("a.json:2", {"n": 1}),
+        ("a.json:3", {"n": 2}),
+        ("a.json:5", {"n": 3}),
+        ("a.json:5[3]", Skip("a row must be an object: this one is a number", "a.json:5[3]")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b'[{"n":1},\n{"n":2}', "a.json:2: the array breaks at column 8: expected ',' or ']'"),
+        (b'[{"n":1},\n{"n":}]', "a.json:2: the array breaks at column 6: Expecting value"),
+        (b'[{"n":1}]\n{"n":2}', "a.json:2: the array breaks at column 1: something follows the array"),
+        (b'{\n "n": 1\n}', "a.json:1: expected an array of objects or one object a line; not valid JSON"),
+        (b'[{"n":"\xff"}]', "a.json:1: byte 8 of the line is not UTF-8: invalid start byte"),
+        (b"[" + b"[" * 100_000 + b"]" * 100_001, "a.json:1: nested too deep"),
+        ('{"n":1}'.encode("utf-16-le"), "a.json: neither UTF-8 nor UTF-16 with a byte-order mark"),
+        ('{"n":1}'.encode("utf-32"), "a.json: neither UTF-8 nor UTF-16 with a byte-order mark"),
+        ('{"n":1}\n{"n":2}'.encode("utf-16")[:-1], "a.json:2: not utf-16"),
+    ],
+)
+def test_a_file_that_can_t_be_read_on_says_where(write, content, error) -> None:
+    with pytest.raises(DataError) as raised:
+        rows(write("a.json", content))
+    assert str(raised.value).startswith(error)
+
+
+def test_a_json_file_may_hold_a_row_a_line(write) -> None:
+    assert [row for _, row in rows(write("a.json", LF))] == [{"text": "a"}, {"text": "b"}]
+
+
+def test_an_empty_file_has_no_rows(write) -> None:
+    assert rows(write("a.jsonl", b""), write("b.json", b"[]"), write("c.json", b"")) == []
+
+
+def test_nulls_stay_null_and_texts_stay_texts_in_any_order(write) -> None:
+    nulls, text = write("1.jsonl", [{"system": None}] * 3), write("2.jsonl", [{"system": "S"}])
+    assert [row["system"] for _, row in rows(nulls, text)] == [None, None, None, "S"]
+    assert [row["system"] for _, row in rows(text, nulls)] == ["S", None, None, None]
+
+
+def test_a_limit_is_of_rows_over_all_files(write) -> None:
+    a, b = write("a.jsonl", [{"n": 1}, {"n": 2}]), write("b.jsonl", [{"n": 3}, {"n": 4}])
+    assert [row["n"] for _, row in rows(a, b, limit=3)] == [1, 2, 3]
+
+
+def test_files_of_one_name_are_told_apart(write) -> None:
+    a, b = write("x/a.jsonl", [{"n": 1}]), write("y/a.jsonl", [{"n": 2}])
+    assert [source for source, _ in rows(a, b)] == ["x/a.jsonl:1", "y/a.jsonl:1"]
+
+
+def test_a_glob_is_read_in_the_order_of_names_and_a_file_once(write, tmp_path) -> None:
+    for name in ("b", "a", "c"):
+        write(f"{name}.jsonl", [{"name": name}])
+    read = rows(str(tmp_path / "c.jsonl"), str(tmp_path / "*.jsonl"))
+    assert [row["name"] for _, row in read] == ["c", "a", "b"]
+
+
+def test_a_name_may_look_like_a_glob(write) -> None:
+    assert len(rows(write("a[1].jsonl", [{"n": 1}]))) == 1
+
+
+def test_a_missing_file_names_the_path_tried_and_what_is_near(write, tmp_path) -> None:
+    write("data/train.jsonl", [{}])
+    for missing, near in (
+        (tmp_path / "data/trian.jsonl", f"; {tmp_path / 'data'} has train.jsonl"),
+        (tmp_path / "dta/train.jsonl", f"; {tmp_path} has data"),
+        (tmp_path / "elsewhere/train.jsonl", f"; the folder {tmp_path} has no elsewhere"),
+    ):
+        with pytest.raises(DataError) as raised:
+            rows(str(missing))
+        assert str(raised.value) == f"{missing} does not exist{near}"
+    with pytest.raises(DataError) as raised:
+        rows(str(tmp_path / "*.json"))
+    assert str(raised.value).startswith(f"no file matches {tmp_path / '*.json'}")
+
+
+def test_files_of_other_kinds_are_refused_by_name(write, tmp_path) -> None:
+    with pytest.raises(DataError, match=r"a\.parquet: not a kind of file that ike reads \(\.jsonl, "):
+        rows(write("a.parquet", b"PAR1"))
+    with pytest.raises(DataError, match=r"is a folder; name its files, such as .*\*\.jsonl"):
+        rows(str(tmp_path))
+
+
+def test_records_are_all_readable_or_none_is_given(write) -> None:
+    good = write("a.jsonl", [{"n": 1}, {"n": 2}])
+    assert list(read_records([good], limit=1)) == [("a.jsonl:1", {"n": 1})]
+    bad = write("b.jsonl", b'{"n":1}\n{\n[]\n')
+    with pytest.raises(DataError) as raised:
+        next(iter(read_records([good, bad])))
+    lines = str(raised.value).split("\n")
+    assert lines[0] == "2 rows can't be read; mend or remove them:"
+    assert lines[1].startswith("  b.jsonl:2: not valid JSON: ")
+    assert lines[2] == "  b.jsonl:3: a row must be an object: this one is an array"
