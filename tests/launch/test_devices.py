@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ike_core.errors import LaunchError
+from ike_core.errors import ConfigError, LaunchError
 from ike_launch import devices
 from ike_launch.devices import Gpus
 
@@ -50,4 +50,6 @@ def test_more_ranks_than_gpus_are_refused_with_both_numbers() -> None:
     with pytest.raises(LaunchError, match=r"launch\.ranks = 3, but CUDA_VISIBLE_DEVICES=3,5 lists 2 GPUs"):
         Gpus.find({"CUDA_VISIBLE_DEVICES": "3,5"}).ranks(3)
     assert Gpus.find({"CUDA_VISIBLE_DEVICES": ""}).ranks(3) == 3
+    with pytest.raises(ConfigError, match=r"launch\.ranks = 0 must be at least 1"):
+        Gpus(0, "the NVIDIA driver").ranks(0)
     assert Gpus.find({"CUDA_VISIBLE_DEVICES": "3,5", "DS_ACCELERATOR": "cpu"}).ranks(3) == 3

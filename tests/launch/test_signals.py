@@ -65,6 +65,19 @@ def test_a_killed_launcher_leaves_no_rank(start: Start, script: Script, tmp_path
 
 
 @pytest.mark.slow
+def test_an_agent_that_someone_else_stops_is_no_success(start: Start, script: Script, tmp_path: Path) -> None:
+    program = script(SAY_PID + "open('agent', 'w').write(str(os.getppid()))\nimport time; time.sleep(600)")
+    started = start("run", "--", sys.executable, program)
+    ranks = pids(tmp_path, 1)
+    wait_for(lambda: (tmp_path / "agent").exists() and bool((tmp_path / "agent").read_text()))
+    os.kill(int((tmp_path / "agent").read_text()), signal.SIGTERM)
+    ended = started.wait(20)
+    assert ended.code == 5
+    assert "not by this launcher" in ended.stderr
+    assert all(map(is_gone, ranks))
+
+
+@pytest.mark.slow
 def test_a_killed_agent_leaves_no_rank(start: Start, script: Script, tmp_path: Path) -> None:
     program = script(SAY_PID + "open('agent', 'w').write(str(os.getppid()))\nimport time; time.sleep(600)")
     started = start("run", "--", sys.executable, program)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from ike_core.errors import LaunchError
+from ike_core.errors import ConfigError, LaunchError
 
 _PROC_GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -31,10 +31,12 @@ class Gpus:
         return cls(_count(), "the NVIDIA driver")
 
     def ranks(self, asked: int | str) -> int:
-        """`launch.ranks` as a number: "auto" is one a GPU, else 1. LaunchError for more ranks than GPUs."""
+        """`launch.ranks` as a number: "auto" is one a GPU, else 1. LaunchError for more than there are GPUs."""
         if asked == "auto":
             return max(1, self.count)
         ranks = int(asked)
+        if ranks < 1:
+            raise ConfigError(f"launch.ranks = {ranks} must be at least 1, or auto")
         if self.count and ranks > self.count:
             raise LaunchError(
                 f"launch.ranks = {ranks}, but {self.source} lists {self.count} GPU{'s' if self.count > 1 else ''}; "

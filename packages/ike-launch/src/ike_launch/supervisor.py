@@ -10,6 +10,7 @@ from types import FrameType
 
 import attrs
 
+from ike_core.errors import LaunchError
 from ike_launch.agent_process import AgentProcess
 from ike_launch.failures import Failure, first_failure
 from ike_launch.folders import move_logs
@@ -119,4 +120,8 @@ class Supervisor:
             self.agent.kill()  # its ranks may have outlived it
             raise self.agent.ended_early()
         failure = first_failure(self.job, codes, failed_by_themselves, unsaid)
-        return Outcome(failure.exit_code if failure else 1, self.job.logs, self._run_folder, failure)
+        if failure is None:
+            raise LaunchError(
+                f"the ranks' agent was stopped, not by this launcher; output of all ranks: {self.job.logs}"
+            )
+        return Outcome(failure.exit_code, self.job.logs, self._run_folder, failure)
