@@ -91,16 +91,20 @@ def set_up(config: Config, *, model: Any) -> RunSetup:
 
 
 def build_tokenizer(config: Config, model: Any) -> Tokenizer | None:
-    """`[tokenizer]`; its path is by default the model's. None where nothing says which."""
+    """`[tokenizer]`; its path is by default the model's. None where nothing says which, or the model comes without."""
     component = config.tokenizer
     if component is None or not _is_there(component):
         return None
-    path = component.table.get("path") or (config.model.part.table.get("path") if config.model is not None else None)
+    tokenizer: Tokenizer
+    if "path" in component.table:
+        tokenizer = component.build()
+        return tokenizer
+    path = config.model.part.table.get("path") if config.model is not None else None
     if path is None and model is not None:
         path = runtime("modules:folder_of")(model)
-    if path is None:
+    if path is None or (Path(path).is_dir() and not any(Path(path).glob("tokenizer*"))):
         return None
-    tokenizer: Tokenizer = component.build(path=path)
+    tokenizer = component.build(path=path)
     return tokenizer
 
 

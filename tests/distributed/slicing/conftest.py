@@ -1,0 +1,6 @@
+"""The grid's own modules are imported by its tests and by the ranks that they start."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
