@@ -71,7 +71,7 @@ def _keep(request: Request, writer: StoreWriter, source: str, items: Sequence[Yi
             yield Entry(item.source or source, f"{request.too_long}: {len(item)} tokens", "truncated", unused)
         try:
             writer.add(attrs.evolve(fitted, source=item.source or source), row)
-        except (TypeError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{source}: {type(request.processor).__name__} yielded what can't be stored: {error}"
             ) from error

@@ -49,7 +49,7 @@ class StoreWriter:
             yield cls({name: stack.enter_context(ColumnWriter(folder / name, code)) for name, code in COLUMNS.items()})
 
     def add(self, example: AnyExample, row: int) -> None:
-        """TypeError where `fields` holds something that JSON has no word for."""
+        """TypeError, ValueError or OverflowError where it holds what a column or JSON has no word for."""
         text = orjson.dumps([example.source, dict(example.fields)])
         segments = tuple(_plain(segment) for segment in _segments(example))
         kind, extra = _kind(example)
@@ -171,8 +171,11 @@ def _example(kind: int, segments: tuple[Segment, ...], extra: float, *, weight: 
 
 
 def _plain(segment: Segment) -> Segment:
-    """As the store gives it back: float32 weights."""
-    return Segment(array("i", segment.tokens), array("f", segment.weights), segment.score)
+    """As the store gives it back: float32 weights. ValueError where an id is negative, OverflowError from 2^31 on."""
+    tokens = array("i", segment.tokens)
+    if tokens and min(tokens) < 0:
+        raise ValueError(f"token {min(tokens)}; ids start at 0")
+    return Segment(tokens, array("f", segment.weights), segment.score)
 
 
 def _between(ends: Column, place: int) -> tuple[int, int]:
