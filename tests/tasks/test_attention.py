@@ -5,7 +5,9 @@ import re
 
 import pytest
 import torch
+import torch.nn.attention.varlen
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import create_mask
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import MistralConfig, MistralForCausalLM
@@ -224,5 +226,37 @@ def test_documents_of_all_rows_lie_end_to_end_for_varlen() -> None:
     assert longest == 9
 
 
-def test_a_cpu_has_no_kernel() -> None:
-    assert device_attention.choose(torch.zeros(1, 1, 1, 1), Layout(((Tree(1),),)), dropout=0.0) is None
+FLAT, BRANCHED = Layout(((Tree(3), Tree(4)),)), Layout(((Tree(3, (2, 2)),),))
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "head_size", "layout", "dropout", "kernel"),
+    [
+        ("cuda", torch.bfloat16, 64, FLAT, 0.0, device_attention.by_varlen),
+        ("cuda", torch.float32, 64, FLAT, 0.0, device_attention.by_blocks),
+        ("cuda", torch.bfloat16, 512, FLAT, 0.0, device_attention.by_blocks),
+        ("cuda", torch.bfloat16, 64, BRANCHED, 0.0, device_attention.by_blocks),
+        ("cuda", torch.bfloat16, 64, FLAT, 0.1, None),
+        ("cuda", torch.bfloat16, 8, BRANCHED, 0.0, None),
+        ("cpu", torch.float32, 64, FLAT, 0.0, None),
+    ],
+)
+def test_which_kernel_a_row_goes_to(device, dtype, head_size, layout, dropout, kernel) -> None:
+    with FakeTensorMode():
+        query = torch.empty(1, 4, 7, head_size, dtype=dtype, device=device)
+    assert device_attention.choose(query, layout, dropout=dropout) is kernel
+
+
+def test_varlen_is_asked_for_causal_attention_over_documents(monkeypatch) -> None:
+    """By the recorded call: the kernel itself runs on a GPU only (tests/gpu)."""
+    calls = []
+
+    def varlen_attn(query: Tensor, key: Tensor, *others: object, **said: object) -> Tensor:
+        calls.append((query.shape, key.shape, said))
+        return query
+
+    monkeypatch.setattr(torch.nn.attention.varlen, "varlen_attn", varlen_attn)
+    query, key = torch.randn(2, 4, 9, 16), torch.randn(2, 2, 9, 16)
+    output = device_attention.by_varlen(query, key, key, Layout(((Tree(9),), (Tree(4),))), scale=0.5)
+    assert torch.equal(output, query)
+    assert calls == [((18, 4, 16), (18, 2, 16), {"scale": 0.5, "window_size": (-1, 0), "enable_gqa": True})]

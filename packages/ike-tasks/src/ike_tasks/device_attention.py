@@ -24,11 +24,13 @@ class Kernel(Protocol):
 
 
 def choose(query: Tensor, layout: Layout, *, dropout: float) -> Kernel | None:
-    """The kernel for these rows; None where there is none: on a CPU, and with dropout, which neither kernel knows."""
-    if query.device.type != "cuda" or dropout:
+    """The kernel for these rows; None where there is none: on a CPU, with dropout, and for tiny heads."""
+    head_size = query.shape[3]
+    if query.device.type != "cuda" or dropout or head_size < 16:
         return None
     is_flat = not any(tree.branches for row in layout.rows for tree in row)
-    return by_varlen if is_flat and query.dtype in (torch.float16, torch.bfloat16) else by_blocks
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return by_varlen if is_flat and is_half and head_size % 8 == 0 and head_size <= 256 else by_blocks
 
 
 def by_varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, *, scale: float | None) -> Tensor:
