@@ -157,6 +157,12 @@ def test_unlikely_tokens_are_never_drawn() -> None:
     assert {most(torch.zeros(1, 1), logits.clone()).argmax(1).item() for _ in range(200)} == {0, 1}
 
 
+def test_the_answer_goes_to_the_column_that_was_asked_for(model) -> None:
+    task = Generate(tokenizer=Letters(), max_new_tokens=2, answer="said")
+    (row,) = answers(task, model, prepared(task, ["a"]))
+    assert set(row) == {"said", "finish_reason", "answer_tokens"}
+
+
 def test_filler_gives_no_rows(model) -> None:
     task = Generate(tokenizer=Letters())
     assert answers(task, model, []) == []

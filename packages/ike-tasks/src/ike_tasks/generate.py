@@ -23,7 +23,7 @@ from ike_tasks.sampling import AtOnce, AtText, cut, sampler
 
 @attrs.frozen(kw_only=True)
 class Generate:
-    """Rows get `answer`, `finish_reason` ("stop" or "length") and `answer_tokens`.
+    """Rows get the answer, `finish_reason` ("stop" or "length") and `answer_tokens`.
 
     What the model's own generation_config says about sampling is not used: what stands here is what runs. Its end
     tokens are.
@@ -35,6 +35,8 @@ class Generate:
     messages: str = "messages"
     """Column with a conversation, which comes before `prompt` where a record has both. What the assistant says after
     the last user's turn is left out: that is what is asked for."""
+    answer: str = "answer"
+    """Column that the answer is written to; one that the records don't have."""
     max_new_tokens: int = attrs.field(default=256, validator=attrs.validators.ge(1))
     temperature: float = attrs.field(default=0.0, validator=attrs.validators.ge(0.0))
     """Divides the logits before sampling; 0: the most likely token each time."""
@@ -141,7 +143,7 @@ class Generate:
         reason = "stop" if is_cut or length < len(tokens) else "length"
         if is_cut:
             length = bisect_left(range(length), True, key=lambda n: shown(n)[1])
-        return {"answer": answer, "finish_reason": reason, "answer_tokens": length}
+        return {self.answer: answer, "finish_reason": reason, "answer_tokens": length}
 
 
 def _language_model(model: nn.Module) -> Any:
