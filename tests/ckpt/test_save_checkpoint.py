@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from ike_ckpt import create_fileid, read_weights, save_checkpoint
@@ -40,9 +41,7 @@ def test_a_module_of_anyones_comes_back_with_equal_outputs(tmp_path) -> None:
 
 def test_a_tied_weight_lies_in_the_file_once(tmp_path) -> None:
     folder = save_checkpoint(Shared(seed=1), file_id="mine", root=tmp_path)
-    size = (folder / "model" / "model.safetensors").stat().st_size
-    values = 10 * 4 + 4 * 4 + 4  # embed, mix, row
-    assert 4 * values < size < 4 * values + 1024  # and the header
+    assert load_file(folder / "model" / "model.safetensors").keys() == {"embed.weight", "mix", "row"}
 
 
 def test_the_folder_is_where_the_arguments_say(tmp_path, monkeypatch) -> None:

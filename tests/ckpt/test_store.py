@@ -162,6 +162,14 @@ def test_a_step_moved_aside_whose_successor_never_came_is_put_back(tmp_path) -> 
     assert read_weights(tmp_path / "step-000005" / "model")["w"].tolist() == [1.0] * 3
 
 
+def test_a_step_that_is_removed_does_not_look_complete_while_it_goes(tmp_path, monkeypatch) -> None:
+    save(SafetensorsStore(keep_last=1), tmp_path, 1)
+    removed = []
+    monkeypatch.setattr("ike_ckpt.disk.shutil.rmtree", lambda path: removed.append(path.name))
+    save(SafetensorsStore(keep_last=1), tmp_path, 2)
+    assert removed == [f"step-000001{PARTIAL}"]
+
+
 def test_other_things_in_the_run_folder_are_left_alone(tmp_path) -> None:
     for name in ("step-notes", "step-12", "code"):
         (tmp_path / name).mkdir()

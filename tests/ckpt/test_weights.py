@@ -32,10 +32,10 @@ def test_more_shards_get_an_index(tmp_path) -> None:
 
 
 def test_a_tensor_larger_than_a_shard_has_one_of_its_own(tmp_path) -> None:
-    sizes = {"small": 4, "large": 100, "last": 4}
+    sizes = {"first": 100, "small": 4, "large": 100, "last": 4}
     write_weights(tmp_path, ((name, torch.zeros(size)) for name, size in sizes.items()), shard_bytes=64)
     per_file = [list(load_file(path)) for path in sorted(tmp_path.glob("*.safetensors"))]
-    assert per_file == [["small"], ["large"], ["last"]]
+    assert per_file == [["first"], ["small"], ["large"], ["last"]]
 
 
 def test_a_full_shard_is_on_disk_before_the_next_tensor_is_asked_for(tmp_path) -> None:
