@@ -23,7 +23,7 @@ def test_a_signal_is_handed_on_once(start: Start, script: Script, tmp_path: Path
     )
     started = start("run", "--ranks", "2", "--", sys.executable, program)
     ranks = pids(tmp_path, 2)
-    started.process.send_signal(signum)
+    os.killpg(started.process.pid, signum)  # to the whole group, as a terminal's Ctrl-C
     ended = started.wait(20)
     assert sorted(ended.stdout.splitlines()) == [f"[rank 1] got {int(signum)}", f"got {int(signum)}"]
     assert ended.code == 0
