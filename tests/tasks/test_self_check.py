@@ -133,6 +133,13 @@ def test_rows_that_see_each_other_stop_the_run(new_model, vocabulary) -> None:
         check(Packed().prepare(lm), vocabulary)
 
 
+def test_numbers_that_are_none_are_no_agreement(new_model, vocabulary) -> None:
+    lm = new_model()
+    lm.model.norm.weight.fill_(torch.nan)
+    with pytest.raises(TrainingError, match="off by nan"):
+        check(Packed().prepare(lm), vocabulary)
+
+
 def test_what_dropout_would_change_is_left_to_the_caller(new_model, vocabulary) -> None:
     """The caller puts the model into evaluation mode; the check asks for no gradient and leaves none."""
     model = Packed().prepare(new_model())
