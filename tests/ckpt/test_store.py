@@ -170,6 +170,16 @@ def test_a_step_that_is_removed_does_not_look_complete_while_it_goes(tmp_path, m
     assert removed == [f"step-000001{PARTIAL}"]
 
 
+def test_a_step_that_can_not_be_removed_is_told_apart_from_one_that_was_not_saved(tmp_path, monkeypatch) -> None:
+    def busy(path: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    save(SafetensorsStore(keep_last=1), tmp_path, 1)
+    monkeypatch.setattr("ike_ckpt.disk.shutil.rmtree", busy)
+    with pytest.raises(CheckpointError, match=r"step-000002 is saved, but .*busy"):
+        save(SafetensorsStore(keep_last=1), tmp_path, 2)
+
+
 def test_other_things_in_the_run_folder_are_left_alone(tmp_path) -> None:
     for name in ("step-notes", "step-12", "code"):
         (tmp_path / name).mkdir()

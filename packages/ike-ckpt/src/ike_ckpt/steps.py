@@ -1,11 +1,12 @@
 """The step folders of a run: their names, writing one by all ranks, which of them are kept."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from torch import Tensor
 
 from ike_ckpt.disk import recover, remove_whole, whole_folder, write_json
 from ike_ckpt.model_folder import write_model
@@ -38,29 +39,45 @@ def write_step(
     tensors = model.weights() if model else iter(())
     problem = ""
     if ranks.is_first:
-        try:
-            recover(target.parent, "step-*")
-            with whole_folder(target) as partial:
-                if model:
-                    write_model(partial / "model", model, tensors)
-                if progress is not None:
-                    write_json(partial / "progress.json", progress)
-            if keep_last is not None:
-                _retire(target, keep_last)
-        except (OSError, ValueError, SafetensorError, CheckpointError) as error:
-            problem = f"{target} was not saved; what was complete before still is: {error}"
+        problem = _write(target, model, tensors, progress) or _retire(target, keep_last)
     for _ in tensors:
         pass
     agree(ranks, problem)
 
 
-def _retire(fresh: Path, keep: int) -> None:
-    """Removes what is no longer kept, the least fresh first. The step just written always stays.
+def _write(
+    target: Path,
+    model: SavedModel | None,
+    tensors: Iterator[tuple[str, Tensor]],
+    progress: Mapping[str, Any] | None,
+) -> str:
+    """Returns what went wrong, if anything; what can't be foreseen ends the process, and the launcher the others."""
+    try:
+        recover(target.parent, "step-*")
+        with whole_folder(target) as partial:
+            if model:
+                write_model(partial / "model", model, tensors)
+            if progress is not None:
+                write_json(partial / "progress.json", progress)
+    except (OSError, ValueError, SafetensorError, CheckpointError) as error:
+        return f"{target} was not saved; what was complete before still is: {error}"
+    return ""
 
-    A step beyond it is of an earlier life of this run, abandoned when the run went on from before: older than all.
+
+def _retire(fresh: Path, keep: int | None) -> str:
+    """Removes what is no longer kept, the least fresh first, and returns what went wrong.
+
+    The step just written always stays. A step beyond it is of an earlier life of this run, abandoned when the run went
+    on from before: older than all.
     """
+    if keep is None:
+        return ""
     steps = complete_steps(fresh.parent)
     newest = next(step for step, path in steps.items() if path == fresh)
     by_age = sorted(steps, key=lambda step: (step <= newest, step))
-    for step in by_age[:-keep]:
-        remove_whole(steps[step])
+    try:
+        for step in by_age[:-keep]:
+            remove_whole(steps[step])
+    except OSError as error:
+        return f"{fresh} is saved, but a step that is no longer kept could not be removed: {error}"
+    return ""
