@@ -65,6 +65,7 @@ class Everything:
     rate: float = attrs.field(default=0.5, validator=attrs.validators.lt(1.0))
     label: str = ""
     mode: Literal["fast", "slow"] = "fast"
+    level: Literal[1, 2] = 1
     colour: Colour = Colour.RED
     betas: tuple[float, float] = (0.9, 0.95)
     names: list[str] = attrs.field(factory=list)
@@ -208,6 +209,9 @@ def test_defaults_fill_what_the_class_has_and_the_table_leaves_out(lab: Callable
         ("label = 3", "objective.label = 3 must be a string"),
         ('mode = "slwo"', "must be \"fast\" or \"slow\"; nearest: slow"),
         ('colour = "green"', 'objective.colour = \'green\' must be "red" or "blue"'),
+        ("level = true", "objective.level = true must be 1 or 2"),
+        ("level = 1.0", "objective.level = 1.0 must be 1 or 2"),
+        ("betas = [0.9, 1, 2]", "objective.betas = [0.9, 1, 2] must have 2 items, has 3"),
         ("betas = [0.9]", "objective.betas = [0.9] must have 2 items, has 1"),
         ('betas = [0.9, "b"]', "objective.betas[1] = 'b' must be a number"),
         ('names = "a"', 'objective.names = \'a\' must be an array, each a string; in brackets: ["a"]'),
@@ -243,7 +247,7 @@ def test_what_the_class_itself_refuses_is_said_with_its_words(lab: Callable[...,
 
 
 def test_an_override_of_a_parts_string_is_its_text(lab: Callable[..., Any]) -> None:
-    assert lab("", "objective.label=007").label == "007"
+    assert lab("", "objective.label=12").label == "12"
     assert lab("", "objective.count=7").count == 7
 
 

@@ -136,6 +136,11 @@ def test_the_same_uses_again_changes_nothing(write: Write) -> None:
     assert config.optimizer.part.table == {"weight_decay": 0.5}
 
 
+def test_a_scripts_own_uses_is_a_key_like_any_other(write: Write) -> None:
+    base = write("base.toml", '[user]\nuses = "one"\nkept = 1')
+    assert load_config(base, "user.uses=two").user == {"uses": "two", "kept": 1}
+
+
 def test_validation_sets_take_processor_and_lengths_from_training_data(write: Write) -> None:
     file = write(
         "run.toml",
@@ -193,6 +198,7 @@ def test_an_override_is_toml_and_what_does_not_parse_is_a_string() -> None:
     assert config.cadence.save.steps == 3
     assert config.objective is not None
     assert config.objective.table == {"x": "[1,"}
+    assert load_config("user.x=1\ny = 2").user == {"x": "1\ny = 2"}  # one value, or none
 
 
 def test_the_command_line_is_read_where_nothing_is_given(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,12 @@ class Focal(Weighted):
 class Sharper(Focal):
     pass
 @attrs.frozen
+class Round(Round2):
+    x: int = 0
+@attrs.frozen
+class Round2(Round):
+    y: int = 0
+@attrs.frozen
 class Odd(Unknown):
     x: int = 0
 @odd_decorator
@@ -75,6 +81,7 @@ FOCAL = {"weight", "gamma", "hidden", "said", "words", "old", "needed"}
         ("source_lab:Late", {"when"}),
         ("source_lab.losses:function", set()),
         ("source_lab.losses:Odd", None),
+        ("source_lab.losses:Round", None),
         ("source_lab.losses:Decorated", None),
         ("source_lab.losses:made", None),
         ("source_lab:MadeByGetattr", None),

@@ -9,21 +9,12 @@ from pathlib import Path
 
 import attrs
 
+from ike_core.config.field_source import FieldSource, bound, last_name, own_fields
+
 _ATTRS = frozenset({"frozen", "define", "mutable", "attrs", "s", "attributes"})
-_FIELD = frozenset({"field", "ib", "attrib"})
 _HARMLESS_BASES = frozenset({"object", "Protocol", "Generic"})
 _DEPTH = 8
 """Re-exports followed before giving up: a circle of them ends too."""
-
-
-@attrs.frozen
-class FieldSource:
-    """A field as the class says it."""
-
-    annotation: str
-    """Source text, without quotes around it; '' where there is none."""
-    default: str | None
-    """Source text; None: required."""
 
 
 @attrs.frozen
@@ -123,7 +114,7 @@ class _Module:
                         is_open = is_open or alias.name == "*"
                         names.append(alias.asname or alias.name)
                 case _:
-                    if name in _bound(statement):
+                    if name in bound(statement):
                         return UNKNOWN
         return UNKNOWN if is_open else PartSource(self.file, wrong=f"{self.file} has no {name}", names=tuple(names))
 
@@ -136,25 +127,29 @@ class _Module:
         return ".".join([*parents, *filter(None, [statement.module])])
 
     def _class(self, node: ast.ClassDef) -> PartSource:
-        decorators = {_last_name(decorator) for decorator in node.decorator_list}
+        decorators = {last_name(decorator) for decorator in node.decorator_list}
         fields: dict[str, FieldSource] = {}
         for base in node.bases:
-            base_name = _last_name(base)
+            base_name = last_name(base)
             if base_name in _HARMLESS_BASES:
                 continue
-            inherited = self.part(base_name).fields if isinstance(base, ast.Name) and base_name != node.name else None
+            inherited = self._base(base_name) if isinstance(base, ast.Name) else None
             if inherited is None:
                 return UNKNOWN
             fields |= inherited
         if decorators & _ATTRS:
-            fields |= _own_fields(node)
+            fields |= own_fields(node)
         elif decorators:
             return UNKNOWN
         return PartSource(self.file, node.lineno, fields)
 
+    def _base(self, name: str) -> Mapping[str, FieldSource] | None:
+        """The fields of a class that this one inherits from; a circle of bases ends at `depth`."""
+        return attrs.evolve(self, depth=self.depth - 1).part(name).fields if self.depth else None
+
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a module, also under `if` and `try`; the last that binds a name is not looked for."""
+    """Those of a module, also under `if` and `try`. The first that binds a name counts."""
     for statement in body:
         yield statement
         match statement:
@@ -163,72 +158,3 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             case ast.Try():
                 handlers = [inner for handler in statement.handlers for inner in handler.body]
                 yield from _statements([*statement.body, *handlers, *statement.orelse, *statement.finalbody])
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def _own_fields(node: ast.ClassDef) -> dict[str, FieldSource]:
-    """By the names that a table uses: `_x` is said `x`."""
-    decorated = {
-        decorator.value.id
-        for method in node.body
-        if isinstance(method, ast.FunctionDef)
-        for decorator in method.decorator_list
-        if isinstance(decorator, ast.Attribute)
-        and decorator.attr == "default"
-        and isinstance(decorator.value, ast.Name)
-    }
-    fields: dict[str, FieldSource] = {}
-    for statement in node.body:
-        for name in _bound(statement):
-            assert isinstance(statement, ast.Assign | ast.AnnAssign)
-            annotation = _text(statement.annotation).strip("'\"") if isinstance(statement, ast.AnnAssign) else ""
-            options = _options(statement.value)
-            if annotation.startswith(("ClassVar", "typing.ClassVar")) or (options is None and not annotation):
-                continue
-            default = _default(statement.value, options)
-            if default is None and name in decorated:
-                default = "..."
-            init = (options or {}).get("init")
-            if not (isinstance(init, ast.Constant) and init.value is False):
-                alias = (options or {}).get("alias")
-                said = str(alias.value) if isinstance(alias, ast.Constant) else name.lstrip("_")
-                fields[said] = FieldSource(annotation, default)
-    return fields
-
-
-def _options(value: ast.expr | None) -> dict[str, ast.expr] | None:
-    """The keywords of `attrs.field(...)`; None where the value is a default itself, or there is none."""
-    if not isinstance(value, ast.Call) or _last_name(value.func) not in _FIELD:
-        return None
-    options = {keyword.arg: keyword.value for keyword in value.keywords if keyword.arg}
-    return options | ({"default": value.args[0]} if value.args else {})
-
-
-def _default(value: ast.expr | None, options: Mapping[str, ast.expr] | None) -> str | None:
-    if options is None:
-        return None if value is None else _text(value)
-    if "factory" in options:
-        return f"{_text(options['factory'])}()"
-    return _text(options["default"]) if "default" in options else None
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Call():
-            return _last_name(node.func)
-        case ast.Subscript():
-            return _last_name(node.value)
-        case ast.Attribute():
-            return node.attr
-        case ast.Name():
-            return node.id
-    return ""
-
-
-def _text(node: ast.expr) -> str:
-    return ast.unparse(node)
