@@ -120,6 +120,11 @@ def test_an_unknown_field_is_found_without_importing_anything(package: Path, wri
     assert "source_lab" not in sys.modules
 
 
+def test_an_override_of_a_parts_string_is_text_in_the_resolved_tree(package: Path) -> None:
+    config = load_config("objective.uses=source_lab:Renamed", "objective.needed=12", "objective.gamma=12")
+    assert config.tree["objective"] == {"uses": "source_lab:Renamed", "needed": "12", "gamma": 12}
+
+
 def test_a_part_inside_a_part_is_checked_too(package: Path, write: Write) -> None:
     file = write("run.toml", '[hooks.a]\nuses = "source_lab:Unread"\nshape = { uses = "source_lab:Late", wehn = 1 }')
     with pytest.raises(ConfigError, match=r"hooks\.a\.shape\.wehn is no field of source_lab:Late; nearest: when"):

@@ -1,5 +1,6 @@
 """Promise 7: the settings need no torch, and little time."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,20 @@ print(time.process_time())
 """
 
 
-def test_a_full_run_file_is_loaded_and_checked_without_torch_in_little_time() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(RECIPE)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_full_run_file_is_loaded_and_checked_without_torch_in_little_time(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path)
+    seconds = 0.0
+    for _ in range(2):  # the first compiles what an installed package has compiled
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, str(RECIPE)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        seconds = float(done.stdout)
     # 0.2 s on a machine that does nothing else; a busy one counts twice as much for the same work.
-    assert float(done.stdout) < 0.5
+    assert seconds < 0.4
