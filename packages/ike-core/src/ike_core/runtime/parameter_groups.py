@@ -38,7 +38,7 @@ def _owners(names: list[str], groups: Mapping[str, GroupSection]) -> dict[str, s
     owner: dict[str, str] = {}
     for group, section in groups.items():
         key = f"optimizer.groups.{group}.match"
-        found = matching(section.match, names, key)
+        found = matching(section.match, names, key, of="parameter names that learn")
         free = [name for name in found if name not in owner]
         if not free:
             takers = sorted({owner[name] for name in found})

@@ -1,0 +1,42 @@
+"""Recomputed activations change memory, not gradients."""
+
+import pytest
+import torch
+from torch import nn
+
+from ike_core.errors import ConfigError
+from ike_core.runtime.activation_checkpointing import enable_activation_checkpointing
+
+
+def gradients(model: nn.Module, calls: list[int]) -> list[torch.Tensor]:
+    model.zero_grad()
+    handle = model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    ids = torch.arange(12)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    handle.remove()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_each_block_runs_twice_and_the_gradients_are_equal(tiny_llama) -> None:
+    model, kept, recomputed = tiny_llama.double().train(), [], []
+    expected = gradients(model, kept)
+    enable_activation_checkpointing(model)
+    found = gradients(model, recomputed)
+    assert (len(kept), len(recomputed)) == (1, 2)
+    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+    assert model.config.use_cache is False
+
+
+def test_frozen_embeddings_are_no_trap(tiny_llama) -> None:
+    """A reentrant checkpoint whose inputs need no gradient gives none to its weights."""
+    model = tiny_llama.train()
+    enable_activation_checkpointing(model)
+    model.model.embed_tokens.weight.requires_grad_(False)
+    ids = torch.arange(12)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
+
+
+def test_a_module_that_can_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"activation_checkpointing = true, but Linear"):
+        enable_activation_checkpointing(nn.Linear(2, 2))
