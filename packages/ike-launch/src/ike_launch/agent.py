@@ -21,7 +21,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Signa
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
-from ike_launch.job import MONITOR_SECONDS, Job
+from ike_launch.job import FAILURE_GRACE_SECONDS, MONITOR_SECONDS, Job
 
 
 class OneHost(RendezvousHandler):
@@ -91,7 +91,7 @@ class RankLogs(LogsSpecs):
 
 
 class RankAgent(LocalElasticAgent):
-    """torch's agent with our own grace, and with a note of who failed before anyone was stopped."""
+    """torch's agent with a shorter grace after a failure, and with a note of who failed before anyone was stopped."""
 
     def __init__(self, spec: WorkerSpec, job: Job) -> None:
         super().__init__(spec, RankLogs(job))
@@ -116,18 +116,12 @@ class RankAgent(LocalElasticAgent):
         failed = [rank for rank, code in self.exit_codes().items() if code]
         if failed and self._pcontext is not None:
             self.failed_by_themselves = failed
-            self._pcontext.close(signal.SIGTERM, timeout=self._job.failure_grace_seconds)
+            self._pcontext.close(signal.SIGTERM, timeout=FAILURE_GRACE_SECONDS)
         result: RunResult = super()._monitor_workers(worker_group)
         if not failed:  # it may have ended between our look and torch's, which then has stopped the others
             stopped = (-signal.SIGTERM, -signal.SIGKILL)
             self.failed_by_themselves = [rank for rank, each in result.failures.items() if each.exitcode not in stopped]
         return result
-
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        """`timeout` is torch's own choice; ours is the job's."""
-        if self._pcontext is not None:
-            self._pcontext.close(death_sig, timeout=self._job.stop_grace_seconds)
-        super()._shutdown(death_sig, timeout)
 
 
 def build_agent(job: Job) -> RankAgent:

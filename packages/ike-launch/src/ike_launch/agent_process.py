@@ -12,7 +12,7 @@ from typing import Self
 import attrs
 
 from ike_core.errors import LaunchError
-from ike_launch.job import Job
+from ike_launch.job import FAILURE_GRACE_SECONDS, STOP_GRACE_SECONDS, Job
 
 
 @attrs.define
@@ -88,7 +88,7 @@ class AgentProcess:
         if not self._has_gone:
             self._process.kill()  # no rank has started: nothing is lost
         try:
-            self._process.wait(self.job.stop_grace_seconds + self.job.failure_grace_seconds)
+            self._process.wait(STOP_GRACE_SECONDS + FAILURE_GRACE_SECONDS)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.kill()
 

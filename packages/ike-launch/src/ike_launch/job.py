@@ -9,6 +9,10 @@ import attrs
 
 MONITOR_SECONDS = 0.1
 """How often the agent looks at its ranks: a failure is seen within this."""
+FAILURE_GRACE_SECONDS = 3
+"""Between SIGTERM and SIGKILL for the ranks that survive a failed one."""
+STOP_GRACE_SECONDS = 30
+"""The same after a signal to the launcher, in which a rank may save; torch's agent sets it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,10 +31,6 @@ class Job:
     """Where the ranks meet."""
     port: int = 0
     """0: a free one."""
-    failure_grace_seconds: int = 3
-    """Between SIGTERM and SIGKILL for the ranks that survive a failed one."""
-    stop_grace_seconds: int = 30
-    """Between the signal that the launcher was given and SIGKILL: a rank may save in it."""
 
     @property
     def run_file(self) -> Path:
