@@ -48,7 +48,11 @@ def step_loss(objective: str, model: nn.Module, rows: Sequence[dict[str, Any]]) 
 def train(model_path: Path, rows: Sequence[dict[str, Any]], objective: str, optimizer: str, steps: int) -> Reference:
     model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float64, attn_implementation="sdpa")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    made = torch.optim.SGD(parameters, lr=0.1) if optimizer == "sgd" else torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.0)
+    made = (
+        torch.optim.SGD(parameters, lr=0.1)
+        if optimizer == "sgd"
+        else torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.0)
+    )
     start = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
     losses, norms = [], []
     for _ in range(steps):

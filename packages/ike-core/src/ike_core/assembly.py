@@ -137,7 +137,9 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     objective = objectives.objective()
     collate = objectives.collate(objective)
 
-    models = ModelBuilder(config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary)
+    models = ModelBuilder(
+        config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary, trains=True
+    )
     module = models.model(pipeline.model)
     datasets = _datasets(pipeline, setup, module, evaluations)
     vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)

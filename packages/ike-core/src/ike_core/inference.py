@@ -50,7 +50,11 @@ class InferencePipeline:
 
     def _run(self, setup: RunSetup, section: InferenceSection) -> Path:
         models = ModelBuilder(
-            config=setup.config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary
+            config=setup.config,
+            engine_part=setup.engine_part,
+            world=setup.world,
+            vocabulary=setup.vocabulary,
+            trains=False,
         )
         module = models.model(self.model)
         engine = models.engine_for_inference(module, module)

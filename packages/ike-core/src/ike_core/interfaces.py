@@ -370,6 +370,10 @@ class EnginePart(Protocol):
         """Collective: the device is chosen, the ranks have met."""
         ...
 
+    def dtype(self, *, precision: str, trains: bool) -> str:
+        """What the model is built in, before the engine makes of it what `precision` says."""
+        ...
+
     def building(self, *, precision: str) -> AbstractContextManager[None]:
         """Stands around the building of the model (ZeRO-3 deals out parameters as they are made)."""
         ...

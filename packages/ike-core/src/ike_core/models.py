@@ -22,8 +22,6 @@ from ike_core.interfaces import (
     World,
 )
 
-TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp64": "float64"}
-
 
 @attrs.frozen(kw_only=True)
 class ModelBuilder:
@@ -33,12 +31,13 @@ class ModelBuilder:
     engine_part: EnginePart
     world: World
     vocabulary: Vocabulary | None
+    trains: bool
 
     def context(self, *, dtype: str | None = None, attention: str | None = None) -> BuildContext:
-        model = self.config.model
+        model, precision = self.config.model, self.config.engine.precision
         return BuildContext(
             device=self.world.device,
-            dtype=runtime("dtypes:named")(dtype or TORCH_DTYPES[self.config.engine.precision]),
+            dtype=runtime("dtypes:named")(dtype or self.engine_part.dtype(precision=precision, trains=False)),
             attention=attention or (model.attention if model is not None else "auto"),
             vocabulary=self.vocabulary,
             world=self.world,
@@ -53,7 +52,8 @@ class ModelBuilder:
             if given is None:
                 if section is None:
                     raise ConfigError("[model] is missing: say model.path, or give a model in Python")
-                module = section.part.build().build(self.context())
+                dtype = self.engine_part.dtype(precision=self.config.engine.precision, trains=self.trains)
+                module = section.part.build().build(self.context(dtype=dtype))
             elif runtime("modules:is_module")(given):
                 module = given
             else:

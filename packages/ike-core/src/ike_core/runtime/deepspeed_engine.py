@@ -20,8 +20,10 @@ from ike_core.batch import Batch
 from ike_core.errors import ConfigError
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.deepspeed_config import deepspeed_config
+from ike_core.runtime.dtypes import DTYPES
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
+from ike_core.runtime.masters import float32_of, set_masters
 from ike_core.runtime.placement import place
 from ike_core.runtime.seeds import seed_dropout
 from ike_core.runtime.torch_engine import TorchEngine, named_weights, replica
@@ -39,6 +41,10 @@ class DeepSpeed:
 
     def start(self) -> TorchWorld:
         return TorchWorld.start(needs_group=True)
+
+    def dtype(self, *, precision: str, trains: bool) -> str:
+        """A bf16 run is built in float32, which its masters keep; under ZeRO-3 in bf16, as that is what is dealt out."""
+        return "float32" if precision == "bf16" and trains and self.zero_stage < 3 else DTYPES[precision]
 
     @contextmanager
     def building(self, *, precision: str) -> Iterator[None]:
@@ -68,7 +74,9 @@ class DeepSpeed:
             model.to(world.device)
         optimizer = settings.new_optimizer(model)
         peaks = peaks_of(optimizer)
+        masters = float32_of(names.module) if settings.precision == "bf16" else {}
         engine = _initialize(model, optimizer, config)
+        set_masters(names.module, masters)
         engine.train()
         return DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
 

@@ -2,6 +2,9 @@
 
 import torch
 
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp64": "float64"}
+"""engine.precision -> what parameters are."""
+
 
 def named(name: str) -> torch.dtype:
     """'float32' -> torch.float32."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ike_core.batch import Batch
 from ike_core.errors import ConfigError
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
+from ike_core.runtime.dtypes import DTYPES
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
 from ike_core.runtime.placement import place
@@ -30,6 +31,9 @@ class PlainTorch:
                 "use ike_core.runtime:DeepSpeed, or --ranks 1"
             )
         return world
+
+    def dtype(self, *, precision: str, trains: bool) -> str:  # noqa: ARG002  it trains in what it is built in
+        return DTYPES[precision]
 
     def building(self, *, precision: str) -> AbstractContextManager[None]:
         if precision == "bf16":
