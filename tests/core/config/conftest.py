@@ -1,5 +1,6 @@
 """Run files in a folder of their own."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ Write = Callable[..., Path]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """write("run.toml", "[run]\\n...") -> its path; the current folder is the one it is written to."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # parts that are built add their folders
 
     def write_file(name: str, text: str) -> Path:
         path = tmp_path / name

@@ -298,10 +298,11 @@ def test_an_optional_package_that_is_missing_says_what_to_install(
     assert "importing breaks_lab failed: ZeroDivisionError: division by zero" in said
 
 
-def test_installed_packages_come_before_a_file_of_the_same_name(write: Write) -> None:
-    write("json.py", "class Focal: ...")
-    said = refusal(Component("objective", "json:Focal", import_from=(Path.cwd(),)).build)
-    assert "json (/" in said
+def test_installed_packages_come_before_a_file_of_the_same_name(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("colorsys.py", "class Focal: ...")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    said = refusal(Component("objective", "colorsys:Focal", import_from=(Path.cwd(),)).build)
+    assert "colorsys (/" in said
     assert str(Path.cwd()) not in said
 
 

@@ -68,7 +68,8 @@ class _Building:
         self._structurer = Structurer(component.provenance, problems, part=self._inner, reads_environment=True)
 
     def part(self, component: Component, defaults: Mapping[str, Any], *, found: Any = None) -> Any:
-        if found is None:
+        is_imported = found is None
+        if is_imported:
             found = self._import(component)
         if found is REFUSED:
             return REFUSED
@@ -82,7 +83,12 @@ class _Building:
                 f' = "{component.uses}": its field {name} is one of ike\'s own keys here; give it another name',
             )
         return self._structurer.instances.of(
-            component.key, found, component.table, defaults=defaults, tokenizer=self._tokenizer
+            component.key,
+            found,
+            component.table,
+            defaults=defaults,
+            tokenizer=self._tokenizer,
+            called=component.uses if is_imported else "",
         )
 
     def _import(self, component: Component) -> Any:

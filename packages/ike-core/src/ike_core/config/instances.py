@@ -34,8 +34,13 @@ class Instances:
         *,
         defaults: Mapping[str, Any] | None = None,
         tokenizer: Any = None,
+        called: str = "",
     ) -> Any:
-        """The instance, or REFUSED; `defaults` and `tokenizer` fill fields that the table leaves out."""
+        """The instance, or REFUSED; `defaults` and `tokenizer` fill fields that the table leaves out.
+
+        `called` is what the user calls the class, where that is not where it is defined.
+        """
+        called = called or f"{cls.__module__}:{name(cls)}"
         if not isinstance(table, dict):
             self.problems.add(key, f" = {briefly(table)} must be a table")
             return REFUSED
@@ -46,7 +51,7 @@ class Instances:
             if said in known:
                 arguments[said] = self._field((*key, said), cls, known[said], value)
             else:
-                self.problems.add((*key, said), unknown(said, known, f"field of {_of(cls)}"))
+                self.problems.add((*key, said), unknown(said, known, f"field of {called}"))
         for left_out, field in known.items():
             if left_out in table:
                 continue
@@ -56,8 +61,8 @@ class Instances:
                 arguments[left_out] = defaults[left_out]
             elif field.default is attrs.NOTHING:
                 what = "a tokenizer" if _takes_tokenizer(cls, field) else "it"
-                self.problems.add((*key, left_out), f" is missing: {_of(cls)} needs {what}")
-        return self.construct(key, cls, arguments, since=mark)
+                self.problems.add((*key, left_out), f" is missing: {called} needs {what}")
+        return self.construct(key, cls, arguments, since=mark, called=called)
 
     def _field(self, key: Key, cls: type, field: "attrs.Attribute[Any]", value: Any) -> Any:
         try:
@@ -75,7 +80,7 @@ class Instances:
                 self.settled[key] = value = text
         return self.value(key, annotation, value)
 
-    def construct(self, key: Key, cls: type, arguments: Mapping[str, Any], *, since: int) -> Any:
+    def construct(self, key: Key, cls: type, arguments: Mapping[str, Any], *, since: int, called: str = "ike") -> Any:
         """The instance; REFUSED where problems were added after the first `since`, or where the class refuses."""
         error: Exception | None = None
         if len(self.problems) == since:
@@ -85,7 +90,7 @@ class Instances:
                 error = caught
         self._ask_validators(key, cls, {said: value for said, value in arguments.items() if value is not REFUSED})
         if len(self.problems) == since:
-            self.problems.add(key, f": {_of(cls)} refuses it: {error}")
+            self.problems.add(key, f": {called} refuses it: {error}")
         return REFUSED
 
     def _ask_validators(self, key: Key, cls: type, arguments: Mapping[str, Any]) -> None:
@@ -117,10 +122,6 @@ def unknown(said: str, known: Mapping[str, Any], kind: str) -> str:
     """' is no field of my_lab:Focal; nearest: gamma'"""
     others = f"; there are: {', '.join(known)}" if known else "; it has none"
     return f" is no {kind}{hint(said, known) or others}"
-
-
-def _of(cls: type) -> str:
-    return f"{cls.__module__}:{name(cls)}"
 
 
 def _takes_tokenizer(cls: type, field: "attrs.Attribute[Any]") -> bool:
