@@ -50,12 +50,14 @@ Launch = Callable[..., Ended]
 def start(tmp_path: Path) -> Iterator[Start]:
     """`start("run", "--", ...)`: `ike-launch run -- ...` in `tmp_path`; what a test leaves is killed, by its group."""
     started: list[Started] = []
+    scratch = tmp_path / "scratch"  # what a failed launch keeps goes with the test
+    scratch.mkdir()
 
     def start(*arguments: str, environment: Mapping[str, str] | None = None) -> Started:
         process = subprocess.Popen(
             [sys.executable, "-m", "ike_launch.cli", *arguments],
             cwd=tmp_path,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, "TMPDIR": str(scratch), **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
