@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from ike_core import TrainingPipeline, load_config
-from ike_core.cutting import Cut
 from parts import Spread, TwoTerms, lift_norms, plain
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
+
+from ike_core import TrainingPipeline, load_config
+from ike_core.cutting import Cut
 
 OBJECTIVES = {"two": TwoTerms(), "spread": Spread(), "plain": plain, "sft": None}
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 import torch
+from torch import Tensor
+
 from ike_core import Batch, Context, Example, Mean, StepOutput
 from ike_tasks import target_logprobs
-from torch import Tensor
 
 
 @attrs.frozen

@@ -9,7 +9,6 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +134,17 @@ class References:
 
 
 @pytest.fixture(scope="module")
-def reference(models: dict[str, Path]) -> Iterator[References]:
-    yield References(models)
+def reference(models: dict[str, Path]) -> References:
+    return References(models)
 
 
 def run_cells(cells: list[dict[str, Any]], ranks: int, folder: Path, patch: str = "") -> None:
     """All cells of a world size in one process group; raises with the ranks' output where one fails."""
     (folder / "cells.json").write_text(json.dumps(cells))
-    program = f"import sys; sys.path.insert(0, {str(HERE)!r}); {patch or 'pass'}; import runpy; sys.argv[0] = 'grid_rank.py'; "
-    program += f"runpy.run_path({str(HERE / 'grid_rank.py')!r}, run_name='__main__')"
-    (folder / "grid.py").write_text(program)
+    (folder / "grid.py").write_text(
+        f"import runpy, sys\nsys.path.insert(0, {str(HERE)!r})\n{patch}\n"
+        f"runpy.run_path({str(HERE / 'grid_rank.py')!r}, run_name='__main__')\n"
+    )
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
     command += ["--rdzv-endpoint=127.0.0.1:0", str(folder / "grid.py"), str(folder / "cells.json"), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
@@ -152,7 +152,7 @@ def run_cells(cells: list[dict[str, Any]], ranks: int, folder: Path, patch: str 
 
 
 def cell_of(setting: Any, folder: Path, models: dict[str, Path]) -> dict[str, Any]:
-    ranks, cut, rows, stage, objective, optimizer, model = setting
+    _, cut, rows, stage, objective, optimizer, model = setting
     overrides = [*(SGD if optimizer == "sgd" else ADAMW), f"engine.zero_stage={stage}"]
     if objective == "sft":
         overrides.append('objective.uses="ike_tasks:SFT"')
@@ -250,16 +250,24 @@ def test_the_plain_engine_is_the_reference_in_float64(
 
 
 BREAKS = {
-    "divide per micro-batch": (
-        "import ike_core.training as t, attrs; old = t.TrainingPipeline._undivided; "
-        "t.TrainingPipeline._undivided = lambda self, output, step, micro: old(self, output, "
-        "attrs.evolve(step, weights={k: (v or 1.0) * len(step.micro_batches) for k, v in micro.batch.weights.items()}), micro)"
-    ),
-    "forget the ranks": (
-        "import ike_core.runtime.torch_world as w; w.TorchWorld.replicas = property(lambda self: self.size); "
-        "import ike_core.training as t; old = t.TrainingPipeline._undivided; "
-        "t.TrainingPipeline._undivided = lambda self, output, step, micro: old(self, output, step, micro) / self.parts.world.size"
-    ),
+    "divide per micro-batch": """
+import attrs
+from ike_core.training import TrainingPipeline
+
+right = TrainingPipeline._undivided
+
+def wrong(self, output, step, micro):
+    weights = {name: (value or 1.0) * len(step.micro_batches) for name, value in micro.batch.weights.items()}
+    return right(self, output, attrs.evolve(step, weights=weights), micro)
+
+TrainingPipeline._undivided = wrong
+""",
+    "forget the ranks": """
+from ike_core.training import TrainingPipeline
+
+right = TrainingPipeline._undivided
+TrainingPipeline._undivided = lambda self, *step: right(self, *step) / self.parts.world.size
+""",
 }
 
 

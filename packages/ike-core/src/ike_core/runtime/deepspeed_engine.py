@@ -43,7 +43,7 @@ class DeepSpeed:
         return TorchWorld.start(needs_group=True)
 
     def dtype(self, *, precision: str, trains: bool) -> str:
-        """A bf16 run is built in float32, which its masters keep; under ZeRO-3 in bf16, as that is what is dealt out."""
+        """A bf16 run is built in float32, which its masters keep; under ZeRO-3 in bf16, which is what is dealt out."""
         return "float32" if precision == "bf16" and trains and self.zero_stage < 3 else DTYPES[precision]
 
     @contextmanager
