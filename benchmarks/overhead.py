@@ -59,7 +59,7 @@ class Batches:
             self.made[rows] = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
         return self.made[rows]
 
-    def collate(self, examples: Sequence[Example], vocabulary: Vocabulary) -> dict[str, torch.Tensor]:  # noqa: ARG002
+    def collate(self, examples: Sequence[Example], vocabulary: Vocabulary) -> dict[str, torch.Tensor]:
         return self(tuple(example.fields["row"] for example in examples))
 
 
@@ -94,7 +94,7 @@ class Interleave:
     seconds: list[tuple[float, float, float]] = attrs.field(factory=list)
     left: float = 0.0
 
-    def after_update(self, report: StepReport, context: Context) -> None:  # noqa: ARG002
+    def after_update(self, report: StepReport, context: Context) -> None:
         arrived = time.perf_counter()
         if not self.loops:
             self.loops = [BareLoop(self.zero_stage), BareLoop(self.zero_stage)]

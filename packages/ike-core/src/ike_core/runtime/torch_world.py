@@ -1,7 +1,9 @@
 """The ranks of a torch.distributed job: two groups, the device's for tensors and a host group for everything else."""
 
+import atexit
 import json
 import os
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Self
@@ -112,6 +114,7 @@ def _host_group() -> Any:
 
 
 def _join(device: torch.device) -> None:
+    atexit.register(_leave)
     backend = "nccl" if device.type == "cuda" else "gloo"
     device_id = device if device.type == "cuda" else None
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
@@ -120,6 +123,15 @@ def _join(device: torch.device) -> None:
         os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it
         store = dist.HashStore()  # type: ignore[attr-defined]  # public in torch's documentation
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=TIMEOUT, device_id=device_id)
+
+
+def _leave() -> None:
+    """At the end of a process that made its group: gloo's threads otherwise abort it now and then, after a good run.
+
+    Not after an exception: the others may sit in a collective, and leaving would wait for them.
+    """
+    if dist.is_initialized() and not hasattr(sys, "last_value"):
+        dist.destroy_process_group()
 
 
 def synchronize_workers() -> None:
