@@ -6,8 +6,9 @@ from typing import Any, Protocol
 import attrs
 import pytest
 
+from ike_core.config.conventions import DEFAULT_USES
 from ike_core.config.schema import named, section
-from ike_core.config.sections import DEFAULT_USES, Sections
+from ike_core.config.sections import Sections
 from ike_core.config.source import read_part
 
 

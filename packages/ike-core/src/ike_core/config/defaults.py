@@ -6,12 +6,13 @@ from typing import Any
 
 import attrs
 
+from ike_core.config.conventions import ALTERNATIVES, DEFAULT_USES
 from ike_core.config.keys import Key
 from ike_core.config.layers import Layer
 from ike_core.config.merge import Merged
 from ike_core.config.provenance import Origin
 from ike_core.config.schema import keys, named, section
-from ike_core.config.sections import ALTERNATIVES, DEFAULT_USES, Sections
+from ike_core.config.sections import Sections
 
 INHERITED = ("processor", "max_tokens", "too_long")
 """What a `[data.valid.<name>]` takes from `[data.train]`; its own go over it."""

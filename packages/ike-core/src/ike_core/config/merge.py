@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ike_core.config.conventions import DEFAULT_USES
 from ike_core.config.keys import Key, at, dotted, hint
 from ike_core.config.layers import Layer
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance, Said
 from ike_core.config.schema import alternatives
-from ike_core.config.sections import DEFAULT_USES
 
 
 class Merged:

@@ -7,8 +7,9 @@ import attrs
 
 from ike_core.config.annotations import required
 from ike_core.config.component import Component
+from ike_core.config.conventions import ALTERNATIVES
 from ike_core.config.keys import Key
-from ike_core.config.sections import ALTERNATIVES, Sections
+from ike_core.config.sections import Sections
 
 
 def section(annotation: Any) -> type | None:

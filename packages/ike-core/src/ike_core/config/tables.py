@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from ike_core.config.annotations import required
 from ike_core.config.component import Component
+from ike_core.config.conventions import ALTERNATIVES, NEEDS_ONE, RESERVED
 from ike_core.config.importing import USES
 from ike_core.config.instances import REFUSED
 from ike_core.config.keys import Key, dotted, nearest
 from ike_core.config.problems import Problems, briefly
 from ike_core.config.provenance import Provenance
 from ike_core.config.schema import holds_part, keys, named, section
-from ike_core.config.sections import ALTERNATIVES, NEEDS_ONE, RESERVED, Sections
+from ike_core.config.sections import Sections
 from ike_core.config.structure import Structurer
 
 
