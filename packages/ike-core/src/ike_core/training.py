@@ -25,8 +25,6 @@ from ike_core.randomness import key, mix
 from ike_core.step_output import StepOutput
 from ike_core.tally import Tally, read
 
-SHOW_SECONDS = 0.5
-
 
 @attrs.define(eq=False)
 class TrainingPipeline:
@@ -56,7 +54,6 @@ class TrainingPipeline:
     _parts: TrainingParts | None = attrs.field(default=None, init=False)
     _clock: float = attrs.field(default=0.0, init=False)
     _tokens_logged: int = attrs.field(default=0, init=False)
-    _shown: float = attrs.field(default=0.0, init=False)
 
     @property
     def parts(self) -> TrainingParts:
@@ -185,19 +182,10 @@ class TrainingPipeline:
         if report is not None and due.log:
             values |= self._summary(report)
         values |= self._evaluate(due)
-        if values or self._is_time_to_show():
-            self.parts.trackers.log(self.progress.step, values)
+        self.parts.trackers.log(self.progress.step, values)
         if due.save:
             self.save_checkpoint(final=self.progress.step == self.parts.steps)
         return float(values.get("loss", math.nan))
-
-    def _is_time_to_show(self) -> bool:
-        """A bar moves between two log lines, but a step is not made to wait for a screen."""
-        now = time.monotonic()
-        if now < self._shown + SHOW_SECONDS:
-            return False
-        self._shown = now
-        return True
 
     def _summary(self, report: StepReport) -> dict[str, Any]:
         values: dict[str, Any] = read(report.loss, report.metrics, report.weights, self.parts.world)
