@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ike_core.cutting import Ceiling, cost, cut
 from ike_core.errors import ConfigError
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ike_core.errors import ConfigError
 from ike_core.ordering import SMALL, Ordering, Permutation
 
