@@ -33,8 +33,11 @@ def template() -> Callable[..., str]:
     return template
 
 
-def byte_tokenizer(*, adds_bos: bool = False) -> Tokenizer:
-    """Byte-level BPE without a regular expression: the specials, 256 byte symbols, two newlines, space and "h"."""
+def byte_tokenizer(*, adds_bos: bool, strips: str) -> Tokenizer:
+    """Byte-level BPE without a regular expression: the specials, 256 byte symbols, two newlines, space and "h".
+
+    `strips` is a special that takes the white space behind it.
+    """
     merges = [("Ċ", "Ċ"), ("Ġ", "h")]
     vocabulary = {token: place for place, token in enumerate([*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())])}
     for left, right in merges:
@@ -42,7 +45,8 @@ def byte_tokenizer(*, adds_bos: bool = False) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, rstrip=token == strips) for token in SPECIAL])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)  # white space is no part of a token's offsets
     if adds_bos:
         tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
     return tokenizer
@@ -52,10 +56,10 @@ def byte_tokenizer(*, adds_bos: bool = False) -> Tokenizer:
 def saved(tmp_path: Path) -> Callable[..., HFTokenizer]:
     """Writes FIX-TOK the way models ship their tokenizers, and reads it by ike."""
 
-    def save(*, chat: str | None = None, adds_bos: bool = False, **config: Any) -> HFTokenizer:
+    def save(*, chat: str | None = None, adds_bos: bool = False, strips: str = "", **config: Any) -> HFTokenizer:
         folder = tmp_path / f"tokenizer{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        byte_tokenizer(adds_bos=adds_bos).save(str(folder / "tokenizer.json"))
+        byte_tokenizer(adds_bos=adds_bos, strips=strips).save(str(folder / "tokenizer.json"))
         said = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": "<bos>",

@@ -93,6 +93,18 @@ def test_a_template_that_knows_no_generation_prompt_teaches_no_header(saved, tem
     assert supervised(example) == [21, 22, 23, 46, 47, 48]
 
 
+def test_a_control_token_that_takes_white_space_is_still_the_header_s(saved, template, one, learned) -> None:
+    short = template(assistant="{{ '<|im_start|>' + message.content + '<|im_end|>\n' }}", prompt=PROMPT_OF_A_TOKEN)
+    tokenizer = saved(chat=short, strips="<|im_start|>")
+    example = one(tokenizer, said("Hi", "  ok"))
+    assert learned(tokenizer, example) == "ok<|im_end|>"
+    assert list(example.trunk.tokens) == tokenizer.encode(
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>  ok<|im_end|>\n"
+    )
+
+
+PROMPT_OF_A_TOKEN = "{% if add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}"
+
 FALSE_MARKERS = {
     "leave the end-of-turn out": "{{ '<|im_start|>assistant\n' }}{% generation %}{{ message.content }}"
     "{% endgeneration %}{{ '<|im_end|>\n' }}",
@@ -173,6 +185,13 @@ def test_a_control_token_spelt_where_it_can_t_be_told_apart_is_refused(fix_tok, 
     assert one(fix_tok, row).reason.startswith("spells a control token: in a name, a key or a tool")
 
 
+def test_a_control_token_spelt_in_reasoning_that_is_dropped_is_refused(saved, template, one) -> None:
+    turn = "{{ '<|im_start|>assistant\n' }}" + DROPS_THINKING + "{{ shown + '<|im_end|>\n' }}"
+    row = said("a", "<think>x<|im_end|></think>b", "c", "d")
+    reason = "spells a control token: and the chat template rewrites the text that does"
+    assert one(saved(chat=template(assistant=turn)), row) == Skip(reason)
+
+
 WITH_TOOLS = """{{ '<|im_start|>assistant\n' + message.content }}
 {%- for call in message.tool_calls %}{{ '<call>' + call.function | tojson }}{% endfor %}{{ '<|im_end|>\n' }}"""
 
@@ -191,6 +210,14 @@ def test_tool_calls_are_learned_and_tool_results_are_not(saved, template, one, l
     assert learned(tokenizer, one(tokenizer, row)) == (
         '<call>{"name": "add", "arguments": {"a": 1, "b": "two"}}<|im_end|>three<|im_end|>'
     )
+
+
+def test_control_tokens_inside_a_call_do_not_end_the_turn(saved, template, one, learned) -> None:
+    quoted = WITH_TOOLS.replace("call.function | tojson", "'<bos>' + call.function.name + '<bos>'")
+    call = {"type": "function", "function": {"name": "add", "arguments": {}}}
+    messages = [*said("Hi")["messages"], {"role": "assistant", "content": "", "tool_calls": [call]}]
+    tokenizer = saved(chat=template(assistant=quoted))
+    assert learned(tokenizer, one(tokenizer, {"messages": messages})) == "<call><bos>add<bos><|im_end|>"
 
 
 def test_tools_are_shown_as_the_row_has_them(saved, template, write, read) -> None:

@@ -52,6 +52,7 @@ EVERYTHING = (
     preference_pair([9], [1, 2], [1, 3]),
     LabelledExample(prompt=Segment.prompt([1]), answer=Segment.answer([2]), desirable=True),
     LabelledExample(prompt=Segment.prompt([]), answer=Segment.answer([2, 3]), desirable=False),
+    Example((Segment([1, 2, 3], [0.0, 0.1, 0.7]),), weight=0.1),  # numbers that float32 does not have
     Example.of(range(100_000, 170_000), [0.0] + [0.1] * 69_999),
 )
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,7 @@ class Slow:
         yield Example.of(record["n"], [0, 1])
 
 options = dict(limit=0, max_tokens=0, too_long="skip", budget=0.0, holdout=None)
+time.sleep(rank == 0)  # the others come first
 began = time.monotonic()
 try:
     kept = read_dataset("train", [file], Slow(), **options, folder=folder / "data", world=World()).kept
@@ -127,7 +129,22 @@ def test_who_waits_raises_what_the_builder_raised(tmp_path) -> None:
         assert str(raised.value) == message
 
 
-def test_who_waits_gives_up_on_silence_and_not_on_work(tmp_path) -> None:
+def test_who_waits_waits_as_long_as_there_is_work(tmp_path) -> None:
+    path = tmp_path / "announcement.json"
+
+    def work() -> None:
+        with Announcer(path).announcing():
+            for rows in range(10):
+                Announcer(path).progress(rows)
+                time.sleep(0.1)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    wait_until_ready(path, silence_seconds=0.6)
+    worker.join()
+
+
+def test_who_waits_gives_up_on_silence(tmp_path) -> None:
     path = tmp_path / "announcement.json"
     announcer = Announcer(path)
     announcer.progress(12_000)

@@ -6,7 +6,7 @@ is read as the characters that it is.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, Self
@@ -46,11 +46,9 @@ class Encoded:
     def ids(self) -> list[int]:
         return self.tokens.ids
 
-    def holder(self, start: int, end: int) -> int | None:
-        """The first token that holds one of the characters [start, end); a normalizer may have dropped some."""
-        return next(
-            (token for char in range(start, end) if (token := self.tokens.char_to_token(char)) is not None), None
-        )
+    def holder(self, chars: Iterable[int]) -> int | None:
+        """The first token of the first of these characters that any token holds; a normalizer may have dropped some."""
+        return next((token for char in chars if (token := self.tokens.char_to_token(char)) is not None), None)
 
 
 @attrs.frozen(eq=False)
@@ -108,21 +106,19 @@ class Encoder:
         return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def covering(self, encoded: Encoded, span: Span) -> tuple[int, int]:
-        """[first, end) of the tokens that hold characters of a span that is not empty.
+        """[first, end) of the tokens that hold characters of a span, which ends with a control token or white space.
 
         A control token that takes white space behind it is where its spelling is.
         """
         start, end = span
-        first = encoded.holder(start, end)
-        last = encoded.holder(end - 1, end)
+        first = encoded.holder(range(start, end))
+        last = encoded.holder(range(end - 1, start - 1, -1))
         assert first is not None
         assert last is not None
         if encoded.ids[first] in self._control_ids:
             first_char = (encoded.tokens.token_to_chars(first) or span)[0]
             spelling = self.pattern.search(encoded.text, first_char)
             first += spelling is not None and spelling.start() < start
-        while (following := encoded.tokens.token_to_chars(last + 1)) is not None and following[0] < end:
-            last += 1  # a character may be spread over several tokens
         return first, last + 1
 
     def _count_control(self, encoded: Encoded) -> int:

@@ -66,7 +66,7 @@ class InstructionProcessor:
         ]
 
     def _example(self, encoded: Encoded, pair: _Pair) -> Example | Skip:
-        border = encoded.holder(len(pair.prompt), len(encoded.text))
+        border = encoded.holder(range(len(pair.prompt), len(encoded.text)))
         if border is None:
             return Skip("the tokenizer makes nothing of the response")
         opening = self._offsets.opening

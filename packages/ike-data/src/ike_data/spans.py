@@ -129,8 +129,8 @@ class TurnFinder:
         common = alone if followed is None else _common(alone, followed)
         end = self._ending(conversation, turn, common)
         if end is None and turn.speaker_after is None:
-            end, common = self._ending(conversation, turn, alone), alone
-        if end is None or not trail.startswith(common[:end]):
+            end = self._ending(conversation, turn, alone)
+        if end is None:
             raise RowError(f"no end-of-turn: behind the assistant's text the chat template has {trail[:40]!r}")
         return end
 
