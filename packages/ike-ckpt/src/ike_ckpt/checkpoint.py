@@ -47,6 +47,8 @@ class SavesConfig(Protocol):
 
 @runtime_checkable
 class HasConfig(Protocol):
+    """A model that carries the config it was built from."""
+
     config: Any
 
 
