@@ -27,6 +27,18 @@ def test_each_block_runs_twice_and_the_gradients_are_equal(tiny_llama) -> None:
     assert model.config.use_cache is False
 
 
+def test_the_backward_stops_above_frozen_blocks(tiny_llama) -> None:
+    model = tiny_llama.train()
+    enable_activation_checkpointing(model)
+    model.model.embed_tokens.requires_grad_(False)
+    model.model.layers[0].requires_grad_(False)
+    seen = []
+    model.model.layers[0].register_forward_hook(lambda module, inputs, output: seen.append(output))
+    ids = torch.arange(12)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert not seen[0].requires_grad
+
+
 def test_frozen_embeddings_are_no_trap(tiny_llama) -> None:
     """A reentrant checkpoint whose inputs need no gradient gives none to its weights."""
     model = tiny_llama.train()
@@ -40,3 +52,9 @@ def test_frozen_embeddings_are_no_trap(tiny_llama) -> None:
 def test_a_module_that_can_not_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"activation_checkpointing = true, but Linear"):
         enable_activation_checkpointing(nn.Linear(2, 2))
+
+
+def test_a_model_of_transformers_that_can_not_is_refused(tiny_llama) -> None:
+    tiny_llama.supports_gradient_checkpointing = False
+    with pytest.raises(ConfigError, match=r"activation_checkpointing = true, but LlamaForCausalLM"):
+        enable_activation_checkpointing(tiny_llama)

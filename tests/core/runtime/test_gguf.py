@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -73,6 +74,12 @@ def test_the_weights_are_those_that_the_file_stands_for(tiny_llama, tmp_path, qu
     assert {name for name, _ in model.named_parameters()} == set(weights)
     assert all(torch.equal(parameter, weights[name]) for name, parameter in model.named_parameters())
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_a_gguf_model_has_the_contexts_dtype(tiny_llama, tmp_path) -> None:
+    weights = write(tmp_path / "tiny.gguf", tiny_llama, quantized=True)
+    model = PretrainedModel(str(tmp_path / "tiny.gguf")).build(attrs.evolve(CONTEXT, dtype=torch.bfloat16))
+    assert all(torch.equal(parameter, weights[name].bfloat16()) for name, parameter in model.named_parameters())
 
 
 def test_it_learns_is_saved_and_is_read_again_as_an_ordinary_model(tiny_llama, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """A model is what its files say, to the last weight, or it is not built."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,30 @@ def test_a_name_that_is_neither_folder_nor_model_shows_both_that_were_tried(tmp_
     assert f"there is no folder {tmp_path / 'nobody' / 'nothing'}" in said
     assert "the hub gave no model 'nobody/nothing'" in said
     assert "\n" not in said
+
+
+def cached(folder: Path, hub: Path) -> None:
+    """Lays files where the hub's client keeps a model that it has downloaded: mine/tiny."""
+    snapshot = hub / "models--mine--tiny" / "snapshots" / ("0" * 40)
+    shutil.copytree(folder, snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+
+
+def test_a_hub_name_is_read_from_the_cache(llama_folder, tmp_path, monkeypatch) -> None:
+    cached(llama_folder, tmp_path / "hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    model = PretrainedModel("mine/tiny").build(context())
+    assert torch.equal(model.model.norm.weight, load_file(llama_folder / "model.safetensors")["model.norm.weight"])
+
+
+def test_pickles_of_the_hub_are_refused_too(llama_folder, tmp_path, monkeypatch) -> None:
+    torch.save(load_file(llama_folder / "model.safetensors"), llama_folder / "pytorch_model.bin")
+    (llama_folder / "model.safetensors").unlink()
+    cached(llama_folder, tmp_path / "hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(ConfigError, match=r"'mine/tiny' with safetensors weights"):
+        PretrainedModel("mine/tiny").build(context())
 
 
 @pytest.mark.parametrize("path", ["/no/such/folder", "models/of/mine", "a name", "missing.gguf"])

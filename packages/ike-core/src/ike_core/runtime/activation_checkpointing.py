@@ -12,8 +12,11 @@ class Recomputes(Protocol):
     """A model that knows which of its blocks to recompute, as those of transformers do."""
 
     config: Any
+    supports_gradient_checkpointing: bool
 
     def activation_checkpointing_enable(self, activation_checkpointing_kwargs: dict[str, Any]) -> None: ...
+
+    def disable_input_require_grads(self) -> None: ...
 
 
 def enable_activation_checkpointing(model: nn.Module) -> None:
@@ -22,10 +25,11 @@ def enable_activation_checkpointing(model: nn.Module) -> None:
     Turns `config.use_cache` off: a block that runs twice would fill the cache twice. ConfigError for a model that
     can't.
     """
-    if not isinstance(model, Recomputes):
+    if not isinstance(model, Recomputes) or not model.supports_gradient_checkpointing:
         raise ConfigError(
             f"model.activation_checkpointing = true, but {type(model).__name__} has no activation_checkpointing_enable "
-            "(models of transformers have); set it to false"
+            "that works (most models of transformers have); set it to false"
         )
     model.activation_checkpointing_enable({"use_reentrant": False})
+    model.disable_input_require_grads()  # only a reentrant one needs it: the backward would run through frozen blocks
     model.config.use_cache = False
