@@ -86,6 +86,7 @@ class _LogProbs(torch.autograd.Function):
             normalizers.append(normalizer_C)
             if keeps_rows:  # d logp / d hidden is known up to one factor a row: nothing is left to recompute
                 rows.append(_gradient(logits_CV, normalizer_C, targets_C, rule).to(weight_VD.dtype) @ weight_VD)
+            del logits_CV  # or two chunks would exist at a time
         ctx.rule, ctx.keeps_rows = rule, keeps_rows
         if keeps_rows:
             ctx.save_for_backward(torch.cat(rows))
@@ -103,8 +104,9 @@ class _LogProbs(torch.autograd.Function):
         sums = _Gradients.zeros(hidden_ND, weight_VD, bias_V, ctx.needs_input_grad)
         for hidden_CD, targets_C, normalizer_C, grad_C in _chunks(hidden_ND, targets_N, normalizer_N, grad_N):
             logits_CV = _logits(hidden_CD, weight_VD, bias_V, ctx.rule)
-            raw_CV = _gradient(logits_CV, normalizer_C, targets_C, ctx.rule).mul_(grad_C[:, None])
-            sums.add(raw_CV, hidden_CD, weight_VD)
+            gradient_CV = _gradient(logits_CV, normalizer_C, targets_C, ctx.rule).mul_(grad_C[:, None])
+            sums.add(gradient_CV, hidden_CD, weight_VD)
+            del logits_CV, gradient_CV
         return (*sums.scaled(None), None, None)
 
 
@@ -129,8 +131,10 @@ class _WeightedSum(torch.autograd.Function):
             normalizer_C = logits_CV.logsumexp(1)
             total += ((_pick(logits_CV, targets_C) - normalizer_C) * weights_C).sum()
             if any(needed[:3]):
-                raw_CV = _gradient(logits_CV, normalizer_C, targets_C, rule).mul_(weights_C[:, None])
-                sums.add(raw_CV, hidden_CD, weight_VD)
+                gradient_CV = _gradient(logits_CV, normalizer_C, targets_C, rule).mul_(weights_C[:, None])
+                sums.add(gradient_CV, hidden_CD, weight_VD)
+                del gradient_CV
+            del logits_CV
         ctx.sums = sums
         return total
 
