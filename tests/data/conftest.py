@@ -46,7 +46,6 @@ def byte_tokenizer(*, adds_bos: bool, strips: str) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, rstrip=token == strips) for token in SPECIAL])
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)  # white space is no part of a token's offsets
     if adds_bos:
         tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
     return tokenizer

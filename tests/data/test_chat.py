@@ -213,11 +213,11 @@ def test_tool_calls_are_learned_and_tool_results_are_not(saved, template, one, l
 
 
 def test_control_tokens_inside_a_call_do_not_end_the_turn(saved, template, one, learned) -> None:
-    quoted = WITH_TOOLS.replace("call.function | tojson", "'<bos>' + call.function.name + '<bos>'")
+    quoted = WITH_TOOLS.replace("call.function | tojson", "'<bos>' + call.function.name + '<bos>.'")
     call = {"type": "function", "function": {"name": "add", "arguments": {}}}
     messages = [*said("Hi")["messages"], {"role": "assistant", "content": "", "tool_calls": [call]}]
     tokenizer = saved(chat=template(assistant=quoted))
-    assert learned(tokenizer, one(tokenizer, {"messages": messages})) == "<call><bos>add<bos><|im_end|>"
+    assert learned(tokenizer, one(tokenizer, {"messages": messages})) == "<call><bos>add<bos>.<|im_end|>"
 
 
 def test_tools_are_shown_as_the_row_has_them(saved, template, write, read) -> None:

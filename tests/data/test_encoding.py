@@ -1,7 +1,7 @@
 """Control tokens that were only spelt: read as text where that is exact, refused where it is not."""
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 from ike_data.encoding import Encoder
 from ike_data.row_error import RowError
@@ -50,3 +50,21 @@ def test_a_control_token_that_the_tokenizer_does_not_know_as_one_is_refused() ->
     blind = Encoder(encoder.backend, {**CONTROL, "ab": 99})
     with pytest.raises(RowError, match="does not read the chat template's control tokens as such"):
         restricted(blind, "<s>ab", None)
+
+
+def test_spaces_belong_to_the_token_that_has_them() -> None:
+    tokenizer = Tokenizer(
+        models.BPE(vocab={"a": 0, "b": 1, "\u0120": 2, "\u0120\u0120": 3}, merges=[("\u0120", "\u0120")])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)  # as many models ship it: spaces are nobody's
+    assert tokenizer.encode("a  b").offsets == [(0, 1), (3, 3), (3, 4)]
+    (encoded,) = Encoder.of(tokenizer, {}).encode(["a  b"])
+    assert [encoded.holder([char]) for char in range(4)] == [0, 1, 1, 2]
+
+
+def test_a_tokenizer_s_own_cut_and_padding_are_off() -> None:
+    tokenizer = letters("never").backend
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=8)
+    assert [len(encoded.ids) for encoded in Encoder.of(tokenizer, CONTROL).encode(["a", "abab"])] == [1, 4]

@@ -32,7 +32,6 @@ def test_bos_is_read_where_the_tokenizer_adds_it(saved, supervised) -> None:
         ("A: ", "hi: x", " hi: x<eos>"),
         ("A:", " hi: x", " hi: x<eos>"),  # " h" lies wholly in the response
         ("A: h", "i", "i<eos>"),
-        ("Hi", "\n\nx", "\n\nx<eos>"),
         ("", "ok", "ok<eos>"),
     ],
 )
