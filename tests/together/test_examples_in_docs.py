@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ike_core.config import load_config
+from ike_core import ConfigError
+from ike_core.config import check_parts_by_source, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    return [block for name, block in fenced if name == language]
 
 
 def test_a_shown_example_is_the_file_itself() -> None:
@@ -45,10 +47,26 @@ def test_the_readmes_settings_resolve(tmp_path: Path) -> None:
     assert config.batch.examples_per_step == 64
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def test_the_readmes_errors_are_what_one_gets(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    shown = next(block for block in blocks(page, "") if "is no known key" in block).splitlines()
+    tables = blocks(page, "toml")
+    mine, focal = next(b for b in tables if "# mine.toml" in b), next(b for b in tables if "my_lab.focal" in b)
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    (tmp_path / "my_lab").symlink_to(ROOT / "examples" / "my_lab")
+    (tmp_path / "mine.toml").write_text(mine.replace("examples_per_step", "example_per_step"))
+    (tmp_path / "right.toml").write_text(mine)
+    (tmp_path / "focal.toml").write_text(focal.replace("gamma", "gama"))
+    right = tmp_path / "right.toml"
+    assert refusal(tmp_path / "mine.toml").replace(f"{tmp_path}/", "") == shown[0]
+    assert refusal(right, 'optimizer.peak_lr="2e-5"') == shown[1]
+    assert refusal(right, tmp_path / "focal.toml").replace(f"{tmp_path}/", "") == shown[2]
+
+
+def refusal(*layers: Path | str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        check_parts_by_source(load_config(*layers))
+    return str(refused.value)
 
 
 def test_an_objective_of_ones_own_takes_fifteen_lines() -> None:
