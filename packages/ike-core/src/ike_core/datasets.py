@@ -99,10 +99,9 @@ class DatasetBuilder:
             return component.build(tokenizer=self.tokenizer)
         if not isinstance(processor, type):
             return processor
-        table = component.table if component is not None else {}
-        uses = f"{processor.__module__}:{processor.__qualname__}"
-        path = component.path if component is not None else f"data.{name}.processor"
-        return Component(path, uses, table).build(tokenizer=self.tokenizer, found=processor)
+        if component is None:
+            component = Component(f"data.{name}.processor", f"{processor.__module__}:{processor.__qualname__}")
+        return component.build(tokenizer=self.tokenizer, found=processor)
 
 
 def _given(processors: Any) -> Mapping[str, Any]:

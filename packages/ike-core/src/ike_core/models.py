@@ -80,9 +80,9 @@ class ModelBuilder:
             self._seed()
             module = given()
         else:
-            defaults = {} if self.config.model is None else dict(self.config.model.part.table)
-            context = self.context(dtype=section.dtype, attention=section.attention)
-            module = section.part.build(**defaults).build(context)
+            policy_part = {} if self.config.model is None else self.config.model.part.table
+            part = attrs.evolve(section.part, table={**policy_part, **section.part.table})
+            module = part.build().build(self.context(dtype=section.dtype, attention=section.attention))
         return collate.prepare(runtime("freezing:frozen")(module).to(self.world.device))
 
     def engine(self, module: Any, wrapped: Any, optimizer: Any) -> Engine:
