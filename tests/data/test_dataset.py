@@ -264,13 +264,13 @@ def test_nothing_but_the_dataset_is_left_in_the_folder(write, read, tmp_path) ->
     file = write("a.jsonl", numbers(2))
     for _ in range(2):
         read(file, Numbers())
-    places = sorted(path.name for path in (tmp_path / "run/train").iterdir())
+    places = sorted(path.name for path in (tmp_path / "run/data/train").iterdir())
     assert places[0] == "host-00000"
     assert len(places) == 2  # and one announcement, of the last attempt
-    assert json.loads((tmp_path / "run/train" / places[1]).read_text())["state"] == "ready"
+    assert json.loads((tmp_path / "run/data/train" / places[1]).read_text())["state"] == "ready"
 
 
 def test_a_refused_dataset_leaves_no_half_built_store(write, read, tmp_path) -> None:
     with pytest.raises(DataError):
         read(write("a.jsonl", bad_rows(3, of=4)), Numbers(), budget=0.0)
-    assert [path for path in (tmp_path / "run/train").iterdir() if path.is_dir()] == []
+    assert [path for path in (tmp_path / "run/data/train").iterdir() if path.is_dir()] == []

@@ -56,7 +56,7 @@ options = dict(limit=0, max_tokens=0, too_long="skip", budget=0.0, holdout=None)
 time.sleep(rank == 0)  # the others come first
 began = time.monotonic()
 try:
-    kept = read_dataset("train", [file], Slow(), **options, folder=folder / "data", world=World()).kept
+    kept = read_dataset("train", [file], Slow(), **options, folder=folder, world=World()).kept
     print([list(example.trunk.tokens) for example in kept], "torch" in sys.modules)
 except DataError as refused:
     print("refused:", refused, f"after {time.monotonic() - began:.0f} s")

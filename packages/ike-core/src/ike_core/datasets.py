@@ -50,13 +50,15 @@ class DatasetBuilder:
         held_out = _holdout(data.holdout, self.config.run.seed)
         train, kept_out = self._read("train", data.train, self._processor("train", data.train.processor), held_out)
         valid = {
-            name: self._read(name, section, self._processor(name, section.processor))[0]
+            name: self._read(f"valid.{name}", section, self._processor(name, section.processor))[0]
             for name, section in data.valid.items()
         }
         if kept_out is not None:
             valid["holdout"] = kept_out
         evaluate = {
-            name: self._read(name, section, self._processor(name, section.processor or data.train.processor))[0]
+            name: self._read(
+                f"evaluate.{name}", section, self._processor(name, section.processor or data.train.processor)
+            )[0]
             for name, section in objectives.items()
         }
         return Datasets(train, valid, evaluate)

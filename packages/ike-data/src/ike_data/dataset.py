@@ -14,6 +14,7 @@ from ike_data.columns import read_column
 from ike_data.ledger import Ledger
 from ike_data.store import Store, StoredDataset
 
+DATA = "data"
 LEDGER = "ledger.jsonl"
 
 
@@ -32,7 +33,7 @@ def read_dataset(
 ) -> DatasetParts:
     """Collective. The examples of some files; see `DatasetReader` of ike_core.interfaces.
 
-    On each host the rank with local_rank 0 processes the rows into `folder/<name>/host-<its rank>` and the others map
+    On each host the rank with local_rank 0 processes the rows into `folder/data/<name>/host-<its rank>` and the others map
     what it made. Rows that were not used, or were cut, are in `folder/ledger.jsonl`. DataError, the same on every
     rank, where files can't be read or more rows than the budget's share can't be used.
     """
@@ -49,7 +50,7 @@ def read_dataset(
     attempt = uuid4().hex
     if world.size > 1:
         attempt = world.broadcast(attempt)  # so that no rank takes what an earlier run left in the folder for today's
-    place = folder / name / f"host-{world.rank - world.local_rank:05d}"
+    place = folder / DATA / name / f"host-{world.rank - world.local_rank:05d}"
     announcement = place.with_name(f"{place.name}.{attempt}.json")
     if world.local_rank == 0:
         announcer = Announcer(announcement)
