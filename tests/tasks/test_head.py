@@ -93,15 +93,16 @@ def test_a_weighted_sum_goes_backward_once() -> None:
 
 
 class Watch(TorchDispatchMode):
-    """Counts matrix products, and the elements of the largest tensor that is made."""
+    """Counts matrix products and gradients of chunks, and the elements of the largest tensor that is made."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.products, self.largest = 0, 0
+        self.products, self.softmaxes, self.largest = 0, 0, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
         output = func(*args, **(kwargs or {}))
         self.products += func.overloadpacket.__name__ in ("mm", "addmm", "addmm_")
+        self.softmaxes += func.overloadpacket.__name__ == "exp_"
         for tensor in output if isinstance(output, (tuple, list)) else [output]:
             if isinstance(tensor, Tensor):
                 self.largest = max(self.largest, tensor.numel())
@@ -124,7 +125,7 @@ def test_when_nothing_learns_there_is_one_product_a_chunk(is_summed) -> None:
     hidden, targets = torch.randn(8, 6, dtype=torch.float64), torch.zeros(8, dtype=torch.long)
     with torch.no_grad():
         watch = watched(lambda: score(head, hidden, targets, is_summed=is_summed))
-    assert watch.products == 2  # two chunks of four
+    assert (watch.products, watch.softmaxes) == (2, 0)  # two chunks of four
     head.requires_grad_(False)
     assert watched(lambda: score(head, hidden, targets, is_summed=is_summed)).products == 2
 

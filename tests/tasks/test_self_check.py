@@ -105,7 +105,9 @@ def test_what_no_layer_tells_the_numbers_do(new_model, vocabulary) -> None:
     lm = new_model()
     # each token also reads the one before it, whichever document that belongs to
     lm.model.layers[0].register_forward_hook(lambda module, inputs, hidden: hidden + hidden.roll(1, dims=1).tril(-1))
-    assert misread(Packed().prepare(lm), vocabulary).startswith("packed rows are off by ")
+    model = Packed().prepare(lm)
+    assert misread(model, vocabulary).startswith("packed rows are off by ")
+    assert check(model, vocabulary, examples=EXAMPLES[:1])[0] == PaddedRows()  # one alone is put beside itself
 
 
 def test_a_head_that_does_more_than_its_config_says_gives_way_to_full_logits(new_model, vocabulary) -> None:
