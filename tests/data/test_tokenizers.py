@@ -1,6 +1,7 @@
 """A model's tokenizer by its folder: cheap to make, saved as transformers reads it, refused with what was tried."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 from ike_core import ConfigError, Tokenizer
 from ike_core.interfaces import ChatTokenizer
-from ike_data import HFTokenizer
+from ike_data import ChatProcessor, HFTokenizer
 
 
 def test_it_is_a_tokenizer_of_the_interfaces(fix_tok) -> None:
@@ -61,6 +62,16 @@ def test_a_hub_name_without_the_hub_shows_both_things_tried(tmp_path) -> None:
     last = child.stderr.strip().splitlines()[-1]
     assert child.returncode == 1
     assert f"there is no folder {tmp_path}/nobody/nothing, and 'nobody/nothing' could not be had from the hub" in last
+
+
+def test_a_processor_travels_to_another_process_before_and_after_its_first_use(fix_tok) -> None:
+    processor = ChatProcessor(fix_tok)
+    record = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "ok"}]}
+    before = pickle.loads(pickle.dumps(processor))
+    (example,) = processor.process(record)
+    after = pickle.dumps(processor)
+    assert len(after) < 1000  # the path, not the tokenizer
+    assert list(before.process(record)) == list(pickle.loads(after).process(record)) == [example]
 
 
 def test_making_one_reads_nothing() -> None:

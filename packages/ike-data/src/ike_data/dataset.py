@@ -33,8 +33,8 @@ def read_dataset(
 ) -> DatasetParts:
     """Collective. The examples of some files; see `DatasetReader` of ike_core.interfaces.
 
-    On each host the rank with local_rank 0 processes the rows into `folder/data/<name>/host-<its rank>` and the others map
-    what it made. Rows that were not used, or were cut, are in `folder/ledger.jsonl`. DataError, the same on every
+    On each host the rank with local_rank 0 processes the rows into `folder/data/<name>/host-<its rank>` and the others
+    map what it made. Rows that were not used, or were cut, are in `folder/ledger.jsonl`. DataError, the same on every
     rank, where files can't be read or more rows than the budget's share can't be used.
     """
     request = Request(

@@ -25,11 +25,17 @@ def produce(processor: DataProcessor, rows: Sequence[tuple[str, Record]]) -> lis
     DataError where it raises, or yields something that is no example: the row and the class are named.
     """
     if isinstance(processor, BlockProcessor):
-        return processor.process_block([record for _, record in rows])
-    return [_checked(processor, source, record) for source, record in rows]
+        produced: list[Any] = processor.process_block([record for _, record in rows])
+    else:
+        produced = [_processed(processor, source, record) for source, record in rows]
+    for (source, _), items in zip(rows, produced, strict=True):
+        for item in items:
+            if not isinstance(item, (Example, Comparison, LabelledExample, Skip)):
+                raise DataError(f"{source}: {type(processor).__name__}.process yielded {_kind(item)}; {_EXPECTED}")
+    return produced
 
 
-def _checked(processor: DataProcessor, source: str, record: Record) -> list[Yield]:
+def _processed(processor: DataProcessor, source: str, record: Record) -> list[Any]:
     name = type(processor).__name__
     try:
         yielded: Any = processor.process(record)
@@ -42,9 +48,6 @@ def _checked(processor: DataProcessor, source: str, record: Record) -> list[Yiel
         raise DataError(f"{source}: {what} (the row's columns: {columns})") from error
     if items is None:
         raise DataError(f"{source}: {name}.process returned {_kind(yielded)}; {_EXPECTED}")
-    for item in items:
-        if not isinstance(item, (Example, Comparison, LabelledExample, Skip)):
-            raise DataError(f"{source}: {name}.process yielded {_kind(item)}; {_EXPECTED}")
     return items
 
 

@@ -101,7 +101,7 @@ class TurnFinder:
         lead = marked.text[turn.before_position : turn.first.position]
         trail = marked.text[turn.last.position : turn.limit]
         start = self._decided(
-            ("start", lead, turn.speaker_before, turn.first.opens, turn.calls),
+            ("start", lead, conversation.marker.said[turn.first.text].indent, turn.speaker_before, turn.first.opens),
             lambda: _start(conversation, turn, lead),
         )
         end = self._decided(
