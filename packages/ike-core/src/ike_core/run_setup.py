@@ -105,6 +105,10 @@ def build_tokenizer(config: Config, model: Any) -> Tokenizer | None:
     if path is None or (Path(path).is_dir() and not any(Path(path).glob("tokenizer*"))):
         return None
     tokenizer = component.build(path=path)
+    try:
+        tokenizer.vocabulary  # noqa: B018  loads it, so that a model that is not there is said to be that
+    except ConfigError as error:
+        raise ConfigError(f"model.path = {path!r}, which is tokenizer.path by default: {error}") from error
     return tokenizer
 
 
