@@ -24,7 +24,14 @@ def test_each_block_runs_twice_and_the_gradients_are_equal(tiny_llama) -> None:
     found = gradients(model, recomputed)
     assert (len(kept), len(recomputed)) == (1, 2)
     assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
-    assert model.config.use_cache is False
+
+
+def test_no_cache_is_kept_in_training_and_generation_has_its_own(tiny_llama) -> None:
+    enable_activation_checkpointing(tiny_llama)
+    ids = torch.arange(12)[None]
+    assert tiny_llama.train()(input_ids=ids).past_key_values is None
+    assert tiny_llama.eval()(input_ids=ids).past_key_values is not None
+    assert tiny_llama.config.use_cache is True  # it is saved, and whoever loads it generates
 
 
 def test_the_backward_stops_above_frozen_blocks(tiny_llama) -> None:

@@ -3,6 +3,7 @@
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
+from transformers import GenerationMixin
 
 from ike_core.errors import ConfigError
 
@@ -11,7 +12,6 @@ from ike_core.errors import ConfigError
 class Recomputes(Protocol):
     """A model that knows which of its blocks to recompute, as those of transformers do."""
 
-    config: Any
     supports_gradient_checkpointing: bool
 
     def activation_checkpointing_enable(self, activation_checkpointing_kwargs: dict[str, Any]) -> None: ...
@@ -22,8 +22,8 @@ class Recomputes(Protocol):
 def enable_activation_checkpointing(model: nn.Module) -> None:
     """Block by block, non-reentrant: keywords reach the recomputation, and frozen inputs are no trap.
 
-    Turns `config.use_cache` off: a block that runs twice would fill the cache twice. ConfigError for a model that
-    can't.
+    In training mode a model that generates keeps no cache, which a block that runs twice would fill twice; its config
+    stays as it is, since it is saved. ConfigError for a model that can't.
     """
     if not isinstance(model, Recomputes) or not model.supports_gradient_checkpointing:
         raise ConfigError(
@@ -32,4 +32,9 @@ def enable_activation_checkpointing(model: nn.Module) -> None:
         )
     model.activation_checkpointing_enable({"use_reentrant": False})
     model.disable_input_require_grads()  # only a reentrant one needs it: the backward would run through frozen blocks
-    model.config.use_cache = False
+    if isinstance(model, GenerationMixin):
+        model.register_forward_pre_hook(_without_cache, with_kwargs=True)
+
+
+def _without_cache(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return given, {**named, "use_cache": False} if model.training else named
