@@ -25,7 +25,7 @@ from ike_core.feed import Feed
 from ike_core.hooks import Hooks
 from ike_core.interfaces import CheckpointStore, Engine, SavedModel, StepObjective, World
 from ike_core.models import ModelBuilder, schedules
-from ike_core.objectives import Forward, ObjectiveBuilder, first_examples, forward_of
+from ike_core.objectives import Forward, ObjectiveBuilder, two_examples, forward_of
 from ike_core.ordering import Ordering
 from ike_core.progress import Progress
 from ike_core.run_setup import RunSetup, set_up
@@ -192,7 +192,7 @@ def _check_cut(parts: TrainingParts) -> None:
     """Collective: a line, or an error, where the loss would depend on the cut."""
     if parts.is_coupled:
         return
-    examples = first_examples(parts.feed.dataset, parts.feed.ordering, parts.feed.batches.ceiling)
+    examples = two_examples(parts.feed.dataset, parts.feed.ordering, parts.feed.batches.ceiling)
     line = check_cut(
         parts.forward,
         parts.engine,

@@ -143,11 +143,11 @@ def as_output(returned: Any, objective: Any) -> StepOutput:
     )
 
 
-def first_examples(dataset: Dataset, ordering: Ordering, ceiling: Ceiling) -> list[AnyExample]:
-    """Some of step 0's examples that one micro-batch holds; the same on every rank."""
-    chosen: list[AnyExample] = []
-    for index in sorted(ordering.examples(0), key=dataset.size)[:8]:
-        sizes = [len(example) for example in chosen] + [dataset.size(index)]
-        if ceiling.holds(len(sizes), sum(sizes), max(sizes)):
-            chosen.append(dataset[index])
-    return chosen
+def two_examples(dataset: Dataset, ordering: Ordering, ceiling: Ceiling) -> list[AnyExample]:
+    """The shortest of step 0's examples, and the next longer one, if one micro-batch holds both; alike on every rank."""
+    indices = sorted(ordering.examples(0), key=dataset.size)
+    first = dataset.size(indices[0])
+    longer = next((index for index in indices[1:] if dataset.size(index) > first), indices[-1])
+    if longer == indices[0] or not ceiling.holds(2, first + dataset.size(longer), dataset.size(longer)):
+        return []
+    return [dataset[indices[0]], dataset[longer]]

@@ -1,7 +1,7 @@
 """Once, before the first step: does cutting a batch change what the objective says?
 
 A bare scalar, or a weight of the user's own, may be a mean over something else than is divided by; then the loss
-depends on how many ranks there are. One micro-batch is computed whole and cut in two, without gradient.
+depends on how many ranks there are. Two examples are computed together and apart, without gradient.
 """
 
 import math
@@ -37,10 +37,9 @@ def check_cut(
     """
     if len(examples) < 2:
         return ""
-    longest_first = sorted(examples, key=len, reverse=True)
-    parts = [longest_first, longest_first[:1], longest_first[1:]]
+    parts = [tuple(examples), *((example,) for example in examples)]
     with engine.evaluating():
-        whole, *halves = [_run(forward, engine, batches, tuple(part), context_of) for part in parts]
+        whole, *halves = [_run(forward, engine, batches, part, context_of) for part in parts]
     for name, own, counted in whole[1]:
         if not math.isclose(own, counted, rel_tol=1e-6):
             raise ConfigError(
