@@ -25,7 +25,7 @@ from ike_core.feed import Feed
 from ike_core.hooks import Hooks
 from ike_core.interfaces import CheckpointStore, Engine, SavedModel, StepObjective, World
 from ike_core.models import ModelBuilder, schedules
-from ike_core.objectives import Forward, ObjectiveBuilder, two_examples, forward_of
+from ike_core.objectives import Forward, ObjectiveBuilder, forward_of, two_examples
 from ike_core.ordering import Ordering
 from ike_core.progress import Progress
 from ike_core.run_setup import RunSetup, set_up

@@ -144,7 +144,7 @@ def as_output(returned: Any, objective: Any) -> StepOutput:
 
 
 def two_examples(dataset: Dataset, ordering: Ordering, ceiling: Ceiling) -> list[AnyExample]:
-    """The shortest of step 0's examples, and the next longer one, if one micro-batch holds both; alike on every rank."""
+    """The shortest of step 0's examples and the next longer one, if one micro-batch holds both; alike on all ranks."""
     indices = sorted(ordering.examples(0), key=dataset.size)
     first = dataset.size(indices[0])
     longer = next((index for index in indices[1:] if dataset.size(index) > first), indices[-1])
