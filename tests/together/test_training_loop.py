@@ -373,3 +373,41 @@ def test_a_pipeline_without_a_checkpoint_part_has_a_name_and_saves_nothing(run: 
 def test_what_is_no_step_function_is_refused(run: Any, function: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run([A], function=function)
+
+
+def test_an_evaluation_step_fn_stands_in_for_the_training_loss(run: Any) -> None:
+    def counted(model: nn.Module, samples: Mapping[str, Tensor]) -> Mean:
+        return Mean(torch.tensor(6.0), 2.0)
+
+    _, log, _ = run([A] * 4, "data.holdout.count=1", "batch.examples_per_step=3", evaluation_step_fn=counted)
+    assert [line["valid/holdout/loss"] for line in log] == [3.0, 3.0]
+    assert log[-1]["loss"] == pytest.approx(LN2)
+
+
+def test_a_table_of_evaluate_may_be_an_objective_on_other_data(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the tokens of label 0 cost ln 2 each, twice: the objective says so, at its own cadence and at both ends."""
+    (tmp_path / "doubling.py").write_text(
+        "import attrs\nfrom ike_core import Mean\n@attrs.frozen\nclass Doubling:\n"
+        "    def __call__(self, model, batch, context):\n"
+        "        assert not context.training\n"
+        "        rows = batch.weights['examples']\n"
+        "        return Mean(model(batch['input_ids']).logsumexp(-1)[:, 0].sum() * 2, rows, per='examples')\n"
+    )
+    (tmp_path / "other.jsonl").write_text(json.dumps({"labels": [0, 0]}) + "\n")
+    monkeypatch.chdir(tmp_path)
+    table = f'evaluate.other={{uses="doubling:Doubling", files=["{tmp_path / "other.jsonl"}"], cadence={{steps=2}}}}'
+    _, log, _ = run([A], table, "length.steps=5", lr=0.0)
+    found = {line["step"]: line["evaluate/other/loss"] for line in log if "evaluate/other/loss" in line}
+    assert found == pytest.approx({0: 2 * LN2, 2: 2 * LN2, 4: 2 * LN2, 5: 2 * LN2})
+
+
+def test_a_processor_may_be_an_instance_or_a_class_by_dataset(tmp_path: Path) -> None:
+    model = Lin()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for given in ({"train": Rows()}, {"train": Rows}, [Rows()], (Rows,)):
+        config = settings(tmp_path, [A, B])
+        assert TrainingPipeline(model, summed, given, optimizer, config=config).run() == pytest.approx(LN2)
+    with pytest.raises(ConfigError, match="sequence of one"):
+        TrainingPipeline(model, summed, [Rows, Rows], optimizer, config=settings(tmp_path, [A])).run()
