@@ -131,7 +131,7 @@ class TrainingParts:
 def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     """Collective: everything, or an error that every rank raises."""
     config = pipeline.config if pipeline.config is not None else load_config()
-    setup = set_up(config, model=pipeline.model)
+    setup = set_up(config, model=pipeline.model, trains=True)
     objectives = ObjectiveBuilder(config, setup.tokenizer, pipeline.train_forward_step_fn, pipeline.collate_fn)
     evaluations = EvaluationBuilder(config, setup.tokenizer, pipeline.evaluation_step_fn)
     objective = objectives.objective()

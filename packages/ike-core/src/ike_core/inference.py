@@ -41,7 +41,7 @@ class InferencePipeline:
         section = config.inference
         if section is None:
             raise ConfigError("[inference] is missing: say its files and its output")
-        setup = set_up(config, model=self.model)
+        setup = set_up(config, model=self.model, trains=False)
         setup.start_trackers(0)
         try:
             return self._run(setup, section)

@@ -60,11 +60,13 @@ class RunSetup:
         )
 
 
-def set_up(config: Config, *, model: Any) -> RunSetup:
+def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
     """Collective: the ranks meet, agree on their settings, and share an id and a folder."""
     engine_part: EnginePart = config.engine.part.build()
     world = engine_part.start()
     _agree(config, world)
+    if trains:
+        _check_step(config, world)
     store: CheckpointStore | None = None
     if config.checkpoint is not None and _is_there(config.checkpoint):
         store = config.checkpoint.build()
@@ -120,6 +122,10 @@ def _agree(config: Config, world: World) -> None:
             f"rank {odd} read other settings than rank 0 (fingerprints {prints[odd][:12]} and {prints[0][:12]}); "
             "do all hosts see the same files?"
         )
+
+
+def _check_step(config: Config, world: World) -> None:
+    """Every rank needs an example of each step; an inference has no steps."""
     if config.batch.examples_per_step < world.replicas:
         raise ConfigError(
             f"batch.examples_per_step = {config.batch.examples_per_step} can't be dealt to {world.replicas} ranks; "
