@@ -1,9 +1,12 @@
 """ike's words in a loop of one's own: no pipeline, torch's DistributedDataParallel.
 
+Data, loss, ranks and checkpoint are each one line; what stands around them is the user's own.
+
 ike-launch run --ranks 2 -- python examples/flow.py examples/train.toml user.base=MODEL
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,7 +14,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
-from ike_ckpt import create_fileid, save_checkpoint
+import ike_ckpt
+from ike_ckpt import create_fileid
 from ike_core import load_config, synchronize_workers
 from ike_core.runtime import Padded
 from ike_data import HFTokenizer, InstructionProcessor
@@ -29,17 +33,17 @@ processor = InstructionProcessor(tokenizer=tokenizer)
 model = AutoModelForCausalLM.from_pretrained(config.user["base"], dtype=torch.float32)
 parallel = DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+save_checkpoint = partial(ike_ckpt.save_checkpoint, model)
 
 rows = Path(config.data.train.files[0]).read_text().splitlines()[dist.get_rank() :: dist.get_world_size()]
-for line in rows[:4]:
-    examples = list(processor.process(json.loads(line)))
-    samples = Padded().collate(examples, tokenizer.vocabulary).tensors
+for raw in map(json.loads, rows[:4]):
+    samples = Padded().collate(list(processor.process(raw)), tokenizer.vocabulary).tensors
     loss = train_forward_step_fn(parallel, samples)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 
 synchronize_workers()
-folder = save_checkpoint(model, file_id=create_fileid(), root=config.run.root)
+folder = save_checkpoint(file_id=create_fileid())
 print(f"rank {dist.get_rank()}: loss {loss.item():.3f}, saved {folder}")
 dist.destroy_process_group()

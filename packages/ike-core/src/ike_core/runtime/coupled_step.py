@@ -70,7 +70,8 @@ def gathered_scores(
 
 
 def _positions(micro: MicroBatch, scores: Tensor) -> Tensor:
-    return torch.tensor(micro.positions, dtype=torch.int64).to(scores.device, non_blocking=True)
+    index = torch.tensor(micro.positions, dtype=torch.int64, pin_memory=scores.is_cuda)
+    return index.to(scores.device, non_blocking=True)
 
 
 def coupled_loss(

@@ -27,7 +27,7 @@ from ike_core.runtime.masters import float32_of, set_masters
 from ike_core.runtime.placement import place
 from ike_core.runtime.seeds import seed_dropout
 from ike_core.runtime.torch_engine import TorchEngine, named_weights, replica
-from ike_core.runtime.torch_world import TorchWorld
+from ike_core.runtime.torch_world import TorchWorld, has_gpu
 
 
 @attrs.frozen
@@ -118,16 +118,19 @@ def _deepspeed() -> Any:
 
     It greets with a page a rank, and on a CPU compiles an operator at its first start. That operator (an all-reduce for
     inference in shared memory) is never called here; compiling it takes 30 s or more, and a build that was killed
-    leaves a lock on which every later run waits in silence.
+    leaves a lock on which every later run waits in silence. On a GPU it has no such operator, and the list of what
+    could be compiled is left alone: making it runs compilers.
     """
-    if not torch.cuda.is_available():
+    on_cpu = not has_gpu()
+    if on_cpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would warn that it found nothing else
     import deepspeed
     import deepspeed.ops
 
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # what it warns of, a skipped step, ike says itself
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    if on_cpu:
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_init_required=False)  # takes the groups that are there
     return deepspeed
 

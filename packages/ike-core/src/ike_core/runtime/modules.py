@@ -1,5 +1,6 @@
 """What is asked of a module or an optimizer that someone gives."""
 
+import copy
 from typing import Any
 
 import torch
@@ -60,10 +61,13 @@ def saved_model(module: nn.Module, weights: Any, tokenizer: Any) -> SavedModel:
     for name, parameter in module.named_parameters(remove_duplicate=False):
         if (first := names.setdefault(id(parameter), name)) != name:
             tied[name] = first
-    is_hf = isinstance(module, PreTrainedModel)
+    config = None
+    if isinstance(module, PreTrainedModel):
+        config = copy.deepcopy(module.config)
+        config.architectures = [type(module).__name__]  # absent in a model that was built and not loaded
     return SavedModel(
         weights=weights,
-        config=module.config if is_hf else None,
+        config=config,
         generation_config=module.generation_config if isinstance(module, GenerationMixin) else None,
         tokenizer=tokenizer,
         tied=tied,

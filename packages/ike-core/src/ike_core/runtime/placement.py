@@ -5,13 +5,19 @@ from typing import Any
 
 import attrs
 import torch
+from torch import Tensor
 
 from ike_core.batch import Batch
 
 
 def pinned(batch: Batch) -> Batch:
     """In page-locked memory, so that `place` need not wait; called in the prefetch thread of a GPU run."""
-    return attrs.evolve(batch, tensors=_each(batch.tensors, lambda tensor: tensor.pin_memory()))
+    return attrs.evolve(batch, tensors=_each(batch.tensors, _pin))
+
+
+def _pin(tensor: Tensor) -> Tensor:
+    """A collate of the user's own may have put a tensor on the device already."""
+    return tensor if tensor.is_cuda else tensor.pin_memory()
 
 
 def finisher(device: torch.device) -> Callable[[Batch], Batch]:
@@ -28,5 +34,11 @@ def place(batch: Batch, device: torch.device) -> Batch:
     return attrs.evolve(batch, tensors=_each(batch.tensors, lambda tensor: tensor.to(device, non_blocking=True)))
 
 
-def _each(tensors: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    return {name: change(value) if isinstance(value, torch.Tensor) else value for name, value in tensors.items()}
+def _each(tensors: Mapping[str, Any], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    changed = {}
+    for name, value in tensors.items():
+        if isinstance(value, Mapping):
+            changed[name] = _each(value, change)
+        else:
+            changed[name] = change(value) if isinstance(value, Tensor) else value
+    return changed

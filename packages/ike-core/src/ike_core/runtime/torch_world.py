@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ike_core.errors import ConfigError
+
 TIMEOUT = timedelta(minutes=30)
 """Of a collective: how long a silent link or a hanging rank holds the others."""
 
@@ -36,8 +38,9 @@ class TorchWorld:
         `needs_group`: make a process group even for one rank, as DeepSpeed wants one.
         """
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+        device = torch.device("cuda", local_rank) if has_gpu() else torch.device("cpu")
         if device.type == "cuda":  # before anything touches CUDA: the first touch makes a context on device 0
+            _refuse_more_ranks_than_gpus(local_rank)
             torch.cuda.set_device(device)
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if not dist.is_initialized() and (size > 1 or needs_group):
@@ -99,6 +102,22 @@ class TorchWorld:
     def synchronize(self) -> None:
         if self.size > 1:
             dist.barrier(group=self.host_group)
+
+
+def has_gpu() -> bool:
+    """Whether ranks run on GPUs. DS_ACCELERATOR=cpu keeps them off, as it does the launcher and DeepSpeed."""
+    return os.environ.get("DS_ACCELERATOR") != "cpu" and torch.cuda.is_available()
+
+
+def _refuse_more_ranks_than_gpus(local_rank: int) -> None:
+    count = torch.cuda.device_count()  # asks the driver; makes no context
+    if local_rank >= count:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        said = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
+        raise ConfigError(
+            f"LOCAL_RANK = {local_rank}, and this process sees {count} GPU{'s' if count > 1 else ''}{said}: start at "
+            "most one rank a GPU, or set DS_ACCELERATOR=cpu to run on the CPU"
+        )
 
 
 _host_groups: dict[Any, Any] = {}
