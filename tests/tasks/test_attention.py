@@ -237,6 +237,7 @@ FLAT, BRANCHED = Layout(((Tree(3), Tree(4)),)), Layout(((Tree(3, (2, 2)),),))
         ("cuda", torch.bfloat16, 512, FLAT, 0.0, device_attention.by_blocks),
         ("cuda", torch.bfloat16, 64, BRANCHED, 0.0, device_attention.by_blocks),
         ("cuda", torch.bfloat16, 64, FLAT, 0.1, None),
+        ("cuda", torch.float64, 64, FLAT, 0.0, None),
         ("cuda", torch.bfloat16, 8, BRANCHED, 0.0, None),
         ("cpu", torch.float32, 64, FLAT, 0.0, None),
     ],
@@ -245,6 +246,13 @@ def test_which_kernel_a_row_goes_to(device, dtype, head_size, layout, dropout, k
     with FakeTensorMode():
         query = torch.empty(1, 4, 7, head_size, dtype=dtype, device=device)
     assert device_attention.choose(query, layout, dropout=dropout) is kernel
+
+
+def test_varlen_waits_for_a_torch_that_groups_heads(monkeypatch) -> None:
+    with FakeTensorMode():
+        query = torch.empty(1, 4, 7, 64, dtype=torch.bfloat16, device="cuda")
+    monkeypatch.setattr(torch, "__version__", type(torch.__version__)("2.11.0+cu130"))
+    assert device_attention.choose(query, FLAT, dropout=0.0) is device_attention.by_blocks
 
 
 def test_varlen_is_asked_for_causal_attention_over_documents(monkeypatch) -> None:

@@ -2,12 +2,13 @@
 
 R rows, T tokens of a row, H query heads, K key heads, D head size.
 
-Flat rows in half precision go to torch's own varlen attention, all others (trees, float32) to FlexAttention. Both take
-index tensors that follow from the layout alone; they are made once a forward and shared by all layers.
+Flat rows in half precision go to torch's own varlen attention (from torch 2.12 on, which groups heads), all others
+(trees, float32) to FlexAttention. Both take index tensors that follow from the layout alone; they are made once a
+forward and shared by all layers.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -24,13 +25,15 @@ class Kernel(Protocol):
 
 
 def choose(query: Tensor, layout: Layout, *, dropout: float) -> Kernel | None:
-    """The kernel for these rows; None where there is none: on a CPU, with dropout, and for tiny heads."""
+    """The kernel for these rows; None where there is none: on a CPU, in float64, with dropout, and for tiny heads."""
     head_size = query.shape[3]
-    if query.device.type != "cuda" or dropout or head_size < 16:
+    if query.device.type != "cuda" or query.dtype == torch.float64 or dropout or head_size < 16:
         return None
     is_flat = not any(tree.branches for row in layout.rows for tree in row)
     is_half = query.dtype in (torch.float16, torch.bfloat16)
-    return by_varlen if is_flat and is_half and head_size % 8 == 0 and head_size <= 256 else by_blocks
+    if not is_flat or not is_half or torch.__version__ < "2.12":  # compares as versions do
+        return by_blocks
+    return by_varlen if head_size % 8 == 0 and head_size <= 256 else by_blocks
 
 
 def by_varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, *, scale: float | None) -> Tensor:
@@ -40,10 +43,8 @@ def by_varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, *, scal
     rows, heads, length, _ = query.shape
     bounds, longest = document_bounds(layout, length, query.device)
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
-    is_grouped = key.shape[1] != heads
-    flat = varlen_attn(
-        q, k, v, bounds, bounds, longest, longest, scale=scale, window_size=(-1, 0), enable_gqa=is_grouped
-    )
+    attend = varlen_attn if key.shape[1] == heads else partial(varlen_attn, enable_gqa=True)
+    flat = attend(q, k, v, bounds, bounds, longest, longest, scale=scale, window_size=(-1, 0))
     assert isinstance(flat, Tensor)  # a pair only where more than the output is asked for
     return flat.view(rows, length, heads, -1).transpose(1, 2)
 
