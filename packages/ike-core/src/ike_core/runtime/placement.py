@@ -35,7 +35,7 @@ def place(batch: Batch, device: torch.device) -> Batch:
 
 
 def _each(tensors: Mapping[str, Any], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in tensors.items():
         if isinstance(value, Mapping):
             changed[name] = _each(value, change)
