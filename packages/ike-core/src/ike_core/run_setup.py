@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -43,7 +44,11 @@ class RunSetup:
     @property
     def versions(self) -> dict[str, str]:
         """Of the packages whose code makes an update what it is."""
-        return {name: metadata.version(name) for name in PACKAGES if _is_installed(name.replace("-", "_"))}
+        found = {}
+        for name in PACKAGES:
+            with suppress(metadata.PackageNotFoundError):  # not installed, or run from its source
+                found[name] = metadata.version(name)
+        return found
 
     def start_trackers(self, steps: int) -> None:
         run = self.config.run
