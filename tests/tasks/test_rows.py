@@ -121,6 +121,12 @@ def test_rows_are_rounded_up_by_padding_that_no_document_owns(vocabulary) -> Non
     assert Packed(multiple_of=8).collate([], vocabulary)["input_ids"].shape == (1, 8)
 
 
+@pytest.mark.parametrize(("has_gpu", "length"), [(True, 128), (False, 14)])
+def test_rows_are_whole_blocks_where_there_is_a_gpu(has_gpu, length, vocabulary, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert Packed().collate(examples(), vocabulary)["input_ids"].shape == (1, length)
+
+
 @pytest.mark.parametrize("collate", COLLATES)
 def test_an_example_without_tokens_is_refused_by_its_source(collate, vocabulary) -> None:
     with pytest.raises(DataError, match=r"train\.jsonl:3 has no tokens"):
