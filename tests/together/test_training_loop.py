@@ -411,3 +411,10 @@ def test_a_processor_may_be_an_instance_or_a_class_by_dataset(tmp_path: Path) ->
         assert TrainingPipeline(model, summed, given, optimizer, config=config).run() == pytest.approx(LN2)
     with pytest.raises(ConfigError, match="sequence of one"):
         TrainingPipeline(model, summed, [Rows, Rows], optimizer, config=settings(tmp_path, [A])).run()
+
+
+def test_a_warm_up_longer_than_the_run_is_refused_before_the_first_step(run: Any) -> None:
+    model = Lin()
+    with pytest.raises(ConfigError, match="warmup_steps = 20 is longer than the run of 3 updates"):
+        run([A], "length.steps=3", "schedule.warmup_steps=20", model=model)
+    assert model.theta.item() == 0.0

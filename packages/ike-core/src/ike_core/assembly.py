@@ -1,7 +1,7 @@
 """What a training run is made of, put together in the one order that works.
 
-The ranks meet; rank 0 names the run and every rank receives the name, before anything else is built; data; the model
-inside the engine's context; the engine; and last what rests on all of these.
+The ranks meet; rank 0 names the run and every rank receives the name, before anything else is built; the model inside
+the engine's context; data, which wants to know the model's positions; the engine; and last what rests on all of these.
 """
 
 from collections.abc import Mapping
@@ -164,6 +164,8 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         vocabulary=vocabulary,
         saved_model=runtime("modules:saved_model")(module, engine.weights, setup.tokenizer),
     )
+    for schedule in parts.schedules.values():
+        schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step
     _check_cut(parts)
     save_user_code(setup)
     setup.start_trackers(parts.steps)
