@@ -366,6 +366,10 @@ class Engine(Protocol):
 class EnginePart(Protocol):
     """`[engine]`: starts the ranks' world and builds engines in it."""
 
+    def check(self, *, precision: str) -> None:
+        """ConfigError for settings that don't go together; asked before any rank starts, and by each rank first."""
+        ...
+
     def start(self) -> World:
         """Collective: the device is chosen, the ranks have met."""
         ...

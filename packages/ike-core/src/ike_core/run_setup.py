@@ -68,6 +68,7 @@ class RunSetup:
 def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
     """Collective: the ranks meet, agree on their settings, and share an id and a folder."""
     engine_part: EnginePart = config.engine.part.build()
+    engine_part.check(precision=config.engine.precision)
     world = engine_part.start()
     _agree(config, world)
     if trains:

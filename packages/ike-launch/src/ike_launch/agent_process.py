@@ -43,7 +43,12 @@ class AgentProcess:
 
     def go(self) -> None:
         """Lets the ranks start, and makes their files."""
-        self.job.logs.mkdir(parents=True, exist_ok=True)
+        try:
+            self.job.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(
+                f"no folder for the run could be made at {self.job.logs}: {error}; set run.root"
+            ) from error
         for rank in range(self.job.ranks):
             self.job.stdout(rank).touch()
             self.job.stderr(rank).touch()

@@ -15,7 +15,8 @@ from ike_core.config.config import Config
 from ike_core.config.keys import at
 from ike_core.config.load import load_config
 from ike_core.config.problems import Problems
-from ike_core.errors import IkeError
+from ike_core.errors import ConfigError, IkeError
+from ike_core.interfaces import EnginePart
 
 _MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
 _NEEDED: Mapping[str, Mapping[tuple[str, ...], str]] = {
@@ -48,8 +49,17 @@ def check_parts(command: str, config: Config) -> None:
         tokenizer = config.tokenizer.build_into(problems, tokenizer=None, defaults=path)
     for component in _parts(command, config):
         defaults = model if component.key[0] == "frozen" else {}
-        component.build_into(problems, tokenizer=tokenizer, defaults=defaults)
+        part = component.build_into(problems, tokenizer=tokenizer, defaults=defaults)
+        if isinstance(part, EnginePart):
+            _check_engine(part, config, problems)
     problems.settle(config.provenance)
+
+
+def _check_engine(part: EnginePart, config: Config, problems: Problems) -> None:
+    try:
+        part.check(precision=config.engine.precision)
+    except ConfigError as error:
+        problems.add(("engine",), f": {error}")
 
 
 def _parts(command: str, config: Config) -> Iterator[Component]:

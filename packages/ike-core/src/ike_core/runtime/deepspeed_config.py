@@ -55,8 +55,7 @@ KNOWN = (
 
 
 def deepspeed_config(*, zero_stage: int, precision: str, clip_norm: float, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole dictionary for `deepspeed.initialize`. ConfigError for a raw key that ike owns or nobody reads."""
-    _refuse(raw)
+    """The whole dictionary for `deepspeed.initialize`; `raw` has passed `refuse`."""
     raw_zero = raw.get("zero_optimization", {})
     return {
         "zero_allow_untested_optimizer": True,  # fused torch AdamW is one; DeepSpeed's own needs a compiler
@@ -72,7 +71,8 @@ def deepspeed_config(*, zero_stage: int, precision: str, clip_norm: float, raw: 
     }
 
 
-def _refuse(raw: Mapping[str, Any]) -> None:
+def refuse(raw: Mapping[str, Any]) -> None:
+    """ConfigError for a raw key that ike owns, that DeepSpeed has removed, or that nobody reads."""
     wrong = []
     zero = raw.get("zero_optimization", {})
     if not isinstance(zero, Mapping):

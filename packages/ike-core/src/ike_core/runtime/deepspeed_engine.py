@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from ike_core.batch import Batch
 from ike_core.errors import ConfigError
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
-from ike_core.runtime.deepspeed_config import deepspeed_config
+from ike_core.runtime.deepspeed_config import deepspeed_config, refuse
 from ike_core.runtime.dtypes import DTYPES
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
@@ -46,8 +47,8 @@ class DeepSpeed:
         """A bf16 run is built in float32, which its masters keep; under ZeRO-3 in bf16, which is what is dealt out."""
         return "float32" if precision == "bf16" and trains and self.zero_stage < 3 else DTYPES[precision]
 
-    @contextmanager
-    def building(self, *, precision: str) -> Iterator[None]:
+    def check(self, *, precision: str) -> None:
+        refuse(self.raw)
         if precision == "fp64":
             raise ConfigError(
                 "engine.precision = fp64 is for engine.uses = ike_core.runtime:PlainTorch; DeepSpeed's ZeRO-0 has none"
@@ -57,10 +58,8 @@ class DeepSpeed:
                 "engine.precision = bf16 needs engine.zero_stage >= 1: without ZeRO, DeepSpeed takes a step of its own "
                 "when it starts, and the weights have already moved"
             )
-        with self._dealing_out(precision):
-            yield
 
-    def _dealing_out(self, precision: str) -> AbstractContextManager[Any]:
+    def building(self, *, precision: str) -> AbstractContextManager[None]:
         if self.zero_stage < 3:
             return nullcontext()
         return _zero3_building(self._config(precision, clip_norm=0.0))
@@ -78,7 +77,9 @@ class DeepSpeed:
         engine = _initialize(model, optimizer, config)
         set_masters(names.module, masters)
         engine.train()
-        return DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
+        made = DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
+        _free_with(made)
+        return made
 
     def build_for_inference(
         self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
@@ -87,7 +88,9 @@ class DeepSpeed:
             return replica(model, names, world)
         engine = _initialize(model, None, self._config(settings.precision, clip_norm=0.0))
         engine.eval()
-        return DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
+        made = DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
+        _free_with(made)
+        return made
 
     def _config(self, precision: str, *, clip_norm: float) -> dict[str, Any]:
         return deepspeed_config(zero_stage=self.zero_stage, precision=precision, clip_norm=clip_norm, raw=self.raw)
@@ -133,6 +136,14 @@ def _deepspeed() -> Any:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_init_required=False)  # takes the groups that are there
     return deepspeed
+
+
+def _free_with(engine: "DeepSpeedEngine") -> None:
+    """When ike's engine goes, DeepSpeed's must: its hooks in autograd's graph hold it, out of sight of Python's gc.
+
+    Without, a second run in the same process finds the first one's masters, moments and buckets still there.
+    """
+    weakref.finalize(engine, engine.model.destroy).atexit = False
 
 
 @attrs.define(eq=False)

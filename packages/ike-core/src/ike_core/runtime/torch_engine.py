@@ -35,12 +35,14 @@ class PlainTorch:
     def dtype(self, *, precision: str, trains: bool) -> str:  # noqa: ARG002  it trains in what it is built in
         return DTYPES[precision]
 
-    def building(self, *, precision: str) -> AbstractContextManager[None]:
+    def check(self, *, precision: str) -> None:
         if precision == "bf16":
             raise ConfigError(
                 "engine.precision = bf16 keeps float32 masters, which the plain engine has not; "
                 "use fp32 or fp64, or engine.uses = ike_core.runtime:DeepSpeed"
             )
+
+    def building(self, *, precision: str) -> AbstractContextManager[None]:  # noqa: ARG002  whole, whatever it is
         return nullcontext()
 
     def build(
