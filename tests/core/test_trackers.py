@@ -320,17 +320,25 @@ def test_redirected_output_is_one_plain_line_an_interval(tmp_path, variables) ->
     assert b"\x1b" not in written
     assert written.decode().splitlines() == [
         "64 rows, 2 skipped [see ledger.jsonl]",
-        "step 5/20  loss 0.2  tokens_per_second 1234",
-        "step 10/20  loss 0.1  tokens_per_second 1234",
-        "step 15/20  loss 0.06667  tokens_per_second 1234",
-        "step 20/20  loss 0.05  tokens_per_second 1234",
+        "step 5/20  loss 0.2  1,234 tokens/s",
+        "step 10/20  loss 0.1  1,234 tokens/s",
+        "step 15/20  loss 0.06667  1,234 tokens/s",
+        "step 20/20  loss 0.05  1,234 tokens/s",
     ]
+
+
+def test_a_step_with_an_evaluation_fits_into_a_hundred_columns() -> None:
+    values = {"loss": 1.6234, "grad_norm": 12.813, "learning_rate": 0.00027556, "tokens_per_second": 1234.5}
+    line = describe(11, 22, {**values, "valid/mine/loss": 1.4109, "tokens": 12345})
+    assert line == (
+        "step 11/22  loss 1.623  grad_norm 12.81  learning_rate 0.000276  1,234 tokens/s  valid/mine/loss 1.411"
+    )
 
 
 def test_a_terminal_gets_a_bar_below_the_lines() -> None:
     text = on_a_terminal(environment(TERM="xterm"))
     assert "64 rows, 2 skipped [see ledger.jsonl]" in text
-    assert "step 5/20  loss 0.2  tokens_per_second 1234" in text
+    assert "step 5/20  loss 0.2  1,234 tokens/s" in text
     assert "20/20" in text
     assert "loss 0.05  1,234 tokens/s" in text
     assert "━" in text  # the bar itself
@@ -355,7 +363,7 @@ def test_under_the_launcher_lines_stay_plain_and_the_bar_s_numbers_go_to_its_fil
     console.advance(1)
     console.log(3, {"loss": 0.5, "tokens_per_second": 100.0})
     console.finish()
-    assert capfd.readouterr().out == "step 3/20  loss 0.5  tokens_per_second 100\n"
+    assert capfd.readouterr().out == "step 3/20  loss 0.5  100 tokens/s\n"
     assert [json.loads(line) for line in (tmp_path / "progress").read_text().splitlines()] == [
         {"step": 1, "steps": 20},
         {"step": 3, "steps": 20, "loss": 0.5, "tokens_per_second": 100.0},

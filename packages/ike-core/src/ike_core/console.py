@@ -24,13 +24,17 @@ def is_terminal() -> bool:
 
 
 def describe(step: int, steps: int, values: Mapping[str, Any]) -> str:
-    """One line for people: `step 20/100  loss 2.31  grad_norm 1.204  learning_rate 1e-05`."""
-    shown = [f"{name} {_number(value)}" for name, value in values.items() if name not in NOT_SHOWN]
+    """One line for people: `step 20/100  loss 2.31  grad_norm 1.204  learning_rate 1e-05  153 tokens/s`."""
+    shown = [_shown(name, value) for name, value in values.items() if name not in NOT_SHOWN]
     return "  ".join([f"step {step}/{steps}", *shown])
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _shown(name: str, value: Any) -> str:
+    """Short enough that a step with an evaluation fits into 100 columns."""
+    if name == "tokens_per_second":
+        return f"{value:,.0f} tokens/s"
+    digits = 3 if name == "learning_rate" else 4
+    return f"{name} {value:.{digits}g}" if isinstance(value, float) else f"{name} {value}"
 
 
 class ProgressBar:
@@ -73,10 +77,8 @@ class ProgressBar:
 
 def _numbers(known: Mapping[str, Any]) -> str:
     """`loss 2.31  valid/holdout/loss 2.5  153 tokens/s`"""
-    shown = [f"{name} {known[name]:.4g}" for name in known if name == "loss" or _is_eval_loss(name)]
-    if "tokens_per_second" in known:
-        shown.append(f"{known['tokens_per_second']:,.0f} tokens/s")
-    return "  ".join(shown)
+    names = ["loss", *filter(_is_eval_loss, known), "tokens_per_second"]
+    return "  ".join(_shown(name, known[name]) for name in names if name in known)
 
 
 def _is_eval_loss(name: str) -> bool:
