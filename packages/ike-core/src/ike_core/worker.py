@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 from ike_core.config import load_config
+from ike_core.door import runtime
 from ike_core.errors import IkeError
 from ike_core.inference import InferencePipeline
 from ike_core.training import TrainingPipeline
@@ -52,8 +53,10 @@ def _report(error: Exception, step: int | None) -> None:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
+    if not code:
+        runtime("torch_world:leave")()
     sys.stdout.flush()
     sys.stderr.flush()
-    # A rank that failed must not wait for the others: destroying process groups is collective, and they are stuck in
-    # the middle of a step. os._exit runs no such thing.
-    os._exit(code) if code else sys.exit(0)
+    # No interpreter's end: a rank that failed must not wait for the others, who are stuck in the middle of a step, and
+    # one that is done must not be aborted by threads that gloo and DeepSpeed have left.
+    os._exit(code)

@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import sys
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Self
@@ -30,6 +31,9 @@ class TorchWorld:
     device: torch.device
     host_group: Any = None
     """gloo: integers, JSON, ids and flags never ride on NCCL."""
+
+    def __attrs_post_init__(self) -> None:
+        _worlds.add(self)
 
     @classmethod
     def start(cls, *, needs_group: bool) -> Self:
@@ -121,6 +125,7 @@ def _refuse_more_ranks_than_gpus(local_rank: int) -> None:
 
 
 _host_groups: dict[Any, Any] = {}
+_worlds: "weakref.WeakSet[TorchWorld]" = weakref.WeakSet()
 
 
 def _host_group() -> Any:
@@ -133,7 +138,7 @@ def _host_group() -> Any:
 
 
 def _join(device: torch.device) -> None:
-    atexit.register(_leave)
+    atexit.register(leave)
     backend = "nccl" if device.type == "cuda" else "gloo"
     device_id = device if device.type == "cuda" else None
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
@@ -144,13 +149,18 @@ def _join(device: torch.device) -> None:
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=TIMEOUT, device_id=device_id)
 
 
-def _leave() -> None:
+def leave() -> None:
     """At the end of a process that made its group: gloo's threads otherwise abort it now and then, after a good run.
 
-    Not after an exception: the others may sit in a collective, and leaving would wait for them.
+    A group is gone when nobody holds it, so every world lets go of its own first. Not after an exception: the others
+    may sit in a collective, and leaving would wait for them.
     """
-    if dist.is_initialized() and not hasattr(sys, "last_value"):
-        dist.destroy_process_group()
+    if not dist.is_initialized() or hasattr(sys, "last_value"):
+        return
+    for world in _worlds:
+        world.host_group = None
+    _host_groups.clear()
+    dist.destroy_process_group()
 
 
 def synchronize_workers() -> None:
