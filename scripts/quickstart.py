@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -42,10 +43,12 @@ def cached_model() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "ike" / "smollm2-135m-instruct"
     if not folder.is_dir():
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-        with console.status(f"unpacking the model into {folder}, this once"):
-            unpack(gguf_file(), partial)
-        partial.rename(folder)
+        gguf = gguf_file()
+        console.print(f"unpacking the model into {folder}, this once", soft_wrap=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as partial:
+            unpack(gguf, Path(partial) / "model")
+            (Path(partial) / "model").rename(folder)
     return folder
 
 
@@ -63,6 +66,8 @@ def unpack(gguf: Path, folder: Path) -> None:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
+    if not torch.cuda.is_available():
+        os.environ["DS_ACCELERATOR"] = "cpu"  # else DeepSpeed, which transformers imports, warns that it found no other
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
     )
@@ -72,7 +77,7 @@ def unpack(gguf: Path, folder: Path) -> None:
 
 def ike_launch(*arguments: str) -> None:
     """Shows the command and runs it; ends with its exit code where it fails."""
-    console.print(f"\n[bold]$ ike-launch {shlex.join(arguments)}[/bold]", soft_wrap=True)
+    console.print(f"\n$ ike-launch {shlex.join(arguments)}", style="bold", markup=False, soft_wrap=True)
     code = subprocess.run(["ike-launch", *arguments], check=False).returncode
     if code:
         sys.exit(code)
@@ -85,7 +90,10 @@ def answers(model: Path, output: Path) -> Rows:
 
 
 def side_by_side(questions: Rows, before: Rows, after: Rows) -> Table:
-    table = Table("question", "before", "after", show_lines=True, width=min(100, console.width))
+    table = Table(show_lines=True, width=min(100, console.width))
+    table.add_column("question", width=20)
+    table.add_column("before", ratio=1)
+    table.add_column("after", ratio=1)
     for question, old, new in zip(questions, before, after, strict=True):
         table.add_row(question["messages"][-1]["content"], old["answer"].strip(), new["answer"].strip())
     return table
