@@ -345,6 +345,7 @@ def initialized(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return SimpleNamespace(train=lambda: None)
 
     monkeypatch.setattr("ike_core.runtime.deepspeed_engine._initialize", initialize)
+    monkeypatch.setattr("ike_core.runtime.deepspeed_engine.release_with", lambda owner, theirs: None)
     return made
 
 
@@ -426,6 +427,7 @@ def engine_of(stage: int, norm: Norm, monkeypatch: pytest.MonkeyPatch) -> Any:
         get_global_grad_norm=lambda: norm,
     )
     monkeypatch.setattr(deepspeed_engine, "gradient_norm", lambda parameters: norm)
+    monkeypatch.setattr(deepspeed_engine, "release_with", lambda owner, theirs: None)
     return deepspeed_engine.DeepSpeedEngine(theirs, ParameterNames(model), world(1), stage, [1.0], clip_norm=0.0)
 
 

@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from ike_core.batch import Batch
 from ike_core.errors import ConfigError
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.deepspeed_config import deepspeed_config, refuse
+from ike_core.runtime.deepspeed_release import release_with
 from ike_core.runtime.dtypes import DTYPES
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
@@ -77,9 +77,7 @@ class DeepSpeed:
         engine = _initialize(model, optimizer, config)
         set_masters(names.module, masters)
         engine.train()
-        made = DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
-        _free_with(made)
-        return made
+        return DeepSpeedEngine(engine, names, world, self.zero_stage, peaks, clip_norm=settings.clip_norm)
 
     def build_for_inference(
         self, model: nn.Module, names: ParameterNames, *, settings: EngineSettings, world: TorchWorld
@@ -88,9 +86,7 @@ class DeepSpeed:
             return replica(model, names, world)
         engine = _initialize(model, None, self._config(settings.precision, clip_norm=0.0))
         engine.eval()
-        made = DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
-        _free_with(made)
-        return made
+        return DeepSpeedEngine(engine, names, world, self.zero_stage, [], clip_norm=0.0)
 
     def _config(self, precision: str, *, clip_norm: float) -> dict[str, Any]:
         return deepspeed_config(zero_stage=self.zero_stage, precision=precision, clip_norm=clip_norm, raw=self.raw)
@@ -138,14 +134,6 @@ def _deepspeed() -> Any:
     return deepspeed
 
 
-def _free_with(engine: "DeepSpeedEngine") -> None:
-    """When ike's engine goes, DeepSpeed's must: its hooks in autograd's graph hold it, out of sight of Python's gc.
-
-    Without, a second run in the same process finds the first one's masters, moments and buckets still there.
-    """
-    weakref.finalize(engine, engine.model.destroy).atexit = False
-
-
 @attrs.define(eq=False)
 class DeepSpeedEngine:
     """See `ike_core.interfaces.Engine`."""
@@ -157,6 +145,9 @@ class DeepSpeedEngine:
     zero_stage: int
     _peaks: list[float]
     clip_norm: float = attrs.field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        release_with(self, self.model)
 
     @property
     def gathers(self) -> bool:
