@@ -26,7 +26,8 @@ TREES = [
     Comparison(Segment.prompt(range(5, 30)), (Segment.answer(range(40, 52)), Segment.answer(range(80, 85)))),
     Comparison(Segment.prompt([7]), tuple(Segment.answer(range(first, first + 6)) for first in (100, 200, 300))),
 ]
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float64: 1e-9}
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float64: 1e-6}
+"""Relative; Llama computes its norms in float32 whatever the model is in."""
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,9 @@ class Probe:
     seen: list[torch.device] = attrs.field(factory=list, eq=False)
 
     def __call__(self, model: Any, batch: Batch, context: Context) -> StepOutput:
-        self.seen += [tensor.device for tensor in batch.tensors.values()]
-        self.seen += [parameter.device for parameter in context.frozen["reference"].parameters()]
-        self.seen += [context.generator("noise").device]
-        self.seen += [context.noise(example, "noise").device for example in context.examples]
+        reference = context.frozen["reference"].parameters()
+        generators = [context.generator("noise"), *(context.noise(example, "noise") for example in context.examples)]
+        self.seen.extend(thing.device for thing in (*batch.tensors.values(), *reference, *generators))
         return SFT()(model, batch, context)
 
 
