@@ -102,10 +102,15 @@ def sees(tree_RT: Tensor, branch_RT: Tensor) -> Callable[[Tensor, Tensor, Tensor
 
 @lru_cache(maxsize=2)
 def _block_mask(layout: Layout, length: int, device: torch.device) -> Any:
+    mask = sees(*token_places(layout, length, device))
+    return _create_block_mask()(mask, len(layout.rows), None, length, length, device=str(device))
+
+
+@lru_cache(maxsize=1)
+def _create_block_mask() -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import create_block_mask  # 1 s of imports that the CPU road has no use for
 
-    mask = sees(*token_places(layout, length, device))
-    return create_block_mask(mask, len(layout.rows), None, length, length, device=str(device), _compile=True)
+    return torch.compile(create_block_mask)  # otherwise it makes the whole T x T mask first
 
 
 @lru_cache(maxsize=1)
