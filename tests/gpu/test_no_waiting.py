@@ -44,9 +44,10 @@ CASES: dict[str, tuple[Any, tuple[str, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_step_does_not_make_the_host_wait(case, new_pipeline) -> None:
+def test_a_step_does_not_make_the_host_wait(case, new_pipeline, rows) -> None:
+    """However they are ordered, 5 rows make micro-batches of 128 tokens: nothing is left to compile."""
     objective, overrides, given = CASES[case]
-    pipeline = new_pipeline(objective, PLAIN, *overrides, "~checkpoint", **given)
+    pipeline = new_pipeline(objective, PLAIN, *overrides, "~checkpoint", **({"data": rows[:5]} | given))
     first, *others = list(pipeline.parts.feed.steps(0, 3))
     pipeline.train_step(first)  # compiles
     for step in others:
@@ -55,12 +56,12 @@ def test_a_step_does_not_make_the_host_wait(case, new_pipeline) -> None:
         pipeline.update(step, tally)
 
 
-def test_half_precision_does_not_make_the_host_wait(new_pipeline, llama) -> None:
+def test_half_precision_does_not_make_the_host_wait(new_pipeline, llama, rows) -> None:
     """A bf16 model under the plain engine: the kernels of flat rows, without DeepSpeed's own waiting."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.bfloat16, attn_implementation="sdpa")
-    pipeline = new_pipeline(SFT(), PLAIN, "~checkpoint", model=model)
+    pipeline = new_pipeline(SFT(), PLAIN, "~checkpoint", model=model, data=rows[:5])
     first, second = list(pipeline.parts.feed.steps(0, 2))
     pipeline.train_step(first)
     with no_waiting():
@@ -76,8 +77,8 @@ class Reads:
         return Mean(-logp_N.sum(), batch.weights["tokens"])
 
 
-def test_cuda_tells_when_an_objective_reads(new_pipeline) -> None:
-    pipeline = new_pipeline(Reads(), PLAIN, "~checkpoint")
+def test_cuda_tells_when_an_objective_reads(new_pipeline, rows) -> None:
+    pipeline = new_pipeline(Reads(), PLAIN, "~checkpoint", data=rows[:5])
     first, second = list(pipeline.parts.feed.steps(0, 2))
     pipeline.train_step(first)
     with no_waiting(), pytest.raises(RuntimeError, match="synchroniz"):
