@@ -35,7 +35,7 @@ def main() -> None:
     after = answers(tuned, run / "answers-after.jsonl")
     console.print(side_by_side(rows(QUESTIONS), before, after))
     first, last = held_out_losses(run)
-    console.print(f"held-out loss {first:.2f} -> {last:.2f}; the model, as transformers reads it: {tuned}")
+    console.print(f"held-out loss {first:.2f} -> {last:.2f}; the model, for transformers too: {tuned}", soft_wrap=True)
 
 
 def cached_model() -> Path:
