@@ -54,7 +54,7 @@ def test_packed_rows_are_padded_rows(examples, dtype, new_model) -> None:
     padded, padded_slopes = read(new_model(dtype), PaddedRows(), examples)
     assert (packed - padded).norm() < TOLERANCE[dtype] * padded.norm()
     for name, slope in padded_slopes.items():
-        assert (packed_slopes[name] - slope).norm() < 2 * TOLERANCE[dtype] * slope.norm(), name
+        assert (packed_slopes[name] - slope).norm() < 3 * TOLERANCE[dtype] * slope.norm(), name
 
 
 def test_varlen_does_what_segments_do_where_heads_are_not_grouped() -> None:
