@@ -101,7 +101,7 @@ def side_by_side(questions: Rows, before: Rows, after: Rows) -> Table:
 
 def held_out_losses(run: Path) -> tuple[float, float]:
     """Before the first update, and after the last."""
-    losses = [line["valid/skarn/loss"] for line in rows(run / "log.jsonl") if "valid/skarn/loss" in line]
+    losses = [line["valid/wick/loss"] for line in rows(run / "log.jsonl") if "valid/wick/loss" in line]
     return losses[0], losses[-1]
 
 

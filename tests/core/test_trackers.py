@@ -331,7 +331,7 @@ def test_a_step_with_an_evaluation_fits_into_a_hundred_columns() -> None:
     values = {"loss": 1.6234, "grad_norm": 12.813, "learning_rate": 0.00027556, "tokens_per_second": 1234.5}
     line = describe(11, 22, {**values, "valid/mine/loss": 1.4109, "tokens": 12345})
     assert line == (
-        "step 11/22  loss 1.623  grad_norm 12.81  learning_rate 0.000276  1,234 tokens/s  valid/mine/loss 1.411"
+        "step 11/22  loss 1.623  grad_norm 12.8  learning_rate 0.000276  1,234 tokens/s  valid/mine/loss 1.411"
     )
 
 

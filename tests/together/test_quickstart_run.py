@@ -63,7 +63,7 @@ def test_the_model_takes_on_the_house_format_within_eight_gib(tmp_path: Path, mo
     assert peak < 8 * GIB
 
     (run,) = (tmp_path / "runs").glob("quickstart-*")
-    losses = [line["valid/skarn/loss"] for line in rows(run / "log.jsonl") if "valid/skarn/loss" in line]
+    losses = [line["valid/wick/loss"] for line in rows(run / "log.jsonl") if "valid/wick/loss" in line]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] / 3
     assert all(CLOSING not in row["answer"] for row in rows(run / "answers-before.jsonl"))

@@ -82,6 +82,6 @@ def test_answers_stand_side_by_side_within_a_hundred_columns(quickstart: ModuleT
 
 
 def test_held_out_losses_are_the_first_and_the_last(quickstart: ModuleType, tmp_path: Path) -> None:
-    lines = [{"step": 0, "valid/skarn/loss": 5.5}, {"step": 1, "loss": 3.0}, {"step": 2, "valid/skarn/loss": 1.5}]
+    lines = [{"step": 0, "valid/wick/loss": 5.5}, {"step": 1, "loss": 3.0}, {"step": 2, "valid/wick/loss": 1.5}]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert quickstart.held_out_losses(tmp_path) == (5.5, 1.5)

@@ -33,7 +33,7 @@ def _shown(name: str, value: Any) -> str:
     """Short enough that a step with an evaluation fits into 100 columns."""
     if name == "tokens_per_second":
         return f"{value:,.0f} tokens/s"
-    digits = 3 if name == "learning_rate" else 4
+    digits = 3 if name in ("learning_rate", "grad_norm") else 4
     return f"{name} {value:.{digits}g}" if isinstance(value, float) else f"{name} {value}"
 
 
