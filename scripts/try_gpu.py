@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = (
-    "torch transformers safetensors attrs cattrs tomli tomli-w rich pyarrow orjson xxhash pytest hypothesis".split()
-)
+NEEDED = "torch transformers safetensors attrs cattrs tomli tomli-w rich orjson pytest hypothesis".split()
 SHOWN = "torch triton transformers deepspeed".split()
 
 

@@ -72,11 +72,10 @@ def test_any_step_of_a_trillion_examples_is_reached_at_once() -> None:
     assert len(set(ordering.examples(10**10))) == 64
 
 
-@pytest.mark.parametrize(("step", "epoch", "seen"), [(0, 0.0, 0), (1, 0.4, 4), (3, 1.0, 10), (4, 1.4, 14)])
-def test_epochs_and_examples_are_counted_by_what_was_seen(step: int, epoch: float, seen: int) -> None:
+@pytest.mark.parametrize(("step", "epoch"), [(0, 0.0), (1, 0.4), (3, 1.0), (4, 1.4)])
+def test_epochs_are_counted_by_what_was_seen(step: int, epoch: float) -> None:
     ordering = Ordering(size=10, examples_per_step=4, seed=0)
     assert ordering.epoch(step) == pytest.approx(epoch)
-    assert ordering.seen(step) == seen
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(1.0, 3), (2.0, 6), (0.5, 2), (0.01, 1)])

@@ -94,8 +94,3 @@ class Ordering:
         order = Permutation(self.size, mix(self.seed, epoch))
         first = position * self.examples_per_step
         return [order[i] for i in range(first, min(first + self.examples_per_step, self.size))]
-
-    def seen(self, step: int) -> int:
-        """Examples learned from in the first `step` steps."""
-        whole, rest = divmod(step, self.steps_per_epoch)
-        return whole * self.size + rest * self.examples_per_step

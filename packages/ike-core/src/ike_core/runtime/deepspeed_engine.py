@@ -22,6 +22,7 @@ from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.deepspeed_config import deepspeed_config, refuse
 from ike_core.runtime.deepspeed_release import release_with
 from ike_core.runtime.dtypes import DTYPES
+from ike_core.runtime.evaluation_mode import evaluation_mode
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
 from ike_core.runtime.masters import float32_of, set_masters
@@ -182,15 +183,8 @@ class DeepSpeedEngine:
             self.model.zero_grad()
         return UpdateReport(norm, learning_rate, applied=applied)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self.model.train(was_training)
+    def evaluating(self) -> AbstractContextManager[None]:
+        return evaluation_mode(self.model)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.zero_stage < 3:

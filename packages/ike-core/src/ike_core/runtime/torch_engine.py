@@ -1,7 +1,7 @@
 """The plain engine: torch in one process, no DeepSpeed. Laptops, and the float64 yardstick."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from ike_core.batch import Batch
 from ike_core.errors import ConfigError
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.dtypes import DTYPES
+from ike_core.runtime.evaluation_mode import evaluation_mode
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
 from ike_core.runtime.placement import place
@@ -106,15 +107,8 @@ class TorchEngine:
         self.optimizer.zero_grad()
         return UpdateReport(norm, learning_rate, applied=finite)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self.model.train(was_training)
+    def evaluating(self) -> AbstractContextManager[None]:
+        return evaluation_mode(self.model)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from named_weights(self.names.module)
