@@ -120,6 +120,16 @@ def test_an_unknown_field_is_found_without_importing_anything(package: Path, wri
     assert "source_lab" not in sys.modules
 
 
+def test_wrong_keys_of_ikes_own_and_of_a_part_are_said_at_once(package: Path, write: Write) -> None:
+    file = write("run.toml", '[objective]\nuses = "source_lab:Renamed"\ngama = 1\n[batch]\npackin = "off"')
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert str(caught.value).splitlines()[1:] == [
+        "  batch.packin is no known key; nearest: batch.packing (run.toml:5)",
+        "  objective.gama is no field of source_lab:Renamed; nearest: gamma (run.toml:3)",
+    ]
+
+
 def test_an_override_of_a_parts_string_is_text_in_the_resolved_tree(package: Path) -> None:
     config = load_config("objective.uses=source_lab:Renamed", "objective.needed=12", "objective.gamma=12")
     assert config.tree["objective"] == {"uses": "source_lab:Renamed", "needed": "12", "gamma": 12}

@@ -12,7 +12,7 @@ from ike_core.cutting import Ceiling, cut
 from ike_core.errors import ConfigError
 from ike_core.examples import AnyExample, Example, Skip
 from ike_core.feed import MicroBatch
-from ike_core.interfaces import Engine, InferenceTask, Record
+from ike_core.interfaces import Engine, InferenceTask, Lengthens, Record
 
 RECORDS_AT_ONCE = 64
 """A rank's share of the records that are prepared, cut and answered together."""
@@ -33,6 +33,13 @@ class Answers:
     """Opens the files anew: (source, record), the same on every rank."""
     vocabulary: Vocabulary
     ceiling: Ceiling
+    positions: int
+    """Tokens that the model has positions for; 0: unknown."""
+
+    @property
+    def new_tokens(self) -> int:
+        """What an answer may add to its prompt."""
+        return self.task.max_new_tokens if isinstance(self.task, Lengthens) else 0
 
     def rows(self, engine: Engine, context_of: ContextOf) -> Iterator[list[Row]]:
         """Collective: the record's own columns and the task's, in input order, the same on every rank."""
@@ -55,15 +62,19 @@ class Answers:
         example = self.task.prepare(record[1])
         if isinstance(example, Skip):
             return _Skipped(index, example.reason)
-        if len(example) > self.ceiling.tokens:
-            reason = f"{len(example)} tokens are more than batch.tokens_per_device = {self.ceiling.tokens}"
-            return _Skipped(index, reason)
+        most = min(self.ceiling.tokens, self.positions or self.ceiling.tokens)
+        if len(example) + self.new_tokens > most:
+            answer = f" and max_new_tokens = {self.new_tokens}" if self.new_tokens else ""
+            limit = (
+                f"batch.tokens_per_device = {most}" if most == self.ceiling.tokens else f"the model's {most} positions"
+            )
+            return _Skipped(index, f"{len(example)} tokens{answer} are more than {limit}")
         return attrs.evolve(example, index=index, source=record[0])
 
     def _cut(self, prepared: Sequence["Example | _Skipped"], engine: Engine) -> list[MicroBatch]:
         """This rank's micro-batches, as many on every rank where a forward is collective."""
         examples = [row for row in prepared if isinstance(row, Example)]
-        groups = cut([len(example) for example in examples], 1, self.ceiling)[0] if examples else []
+        groups = cut([len(example) + self.new_tokens for example in examples], 1, self.ceiling)[0] if examples else []
         if engine.gathers:
             most = max(engine.world.gather(len(groups)))
             groups = groups + [[]] * (most - len(groups))

@@ -125,7 +125,9 @@ class TrainingParts:
             return None
         model = self.saved_model if store.exports(final=final) else None
         facts = {"fingerprint": self.config.fingerprint(), "versions": self.setup.versions}
-        return store.save(self.setup.folder, model=model, progress=progress, final=final, facts=facts)
+        folder = store.save(self.setup.folder, model=model, progress=progress, final=final, facts=facts)
+        self.trackers.say(f"saved {folder}")
+        return folder
 
 
 def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
@@ -158,7 +160,9 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         steps=config.length.steps or ordering.steps(epochs=config.length.epochs or 1.0),
         cadence=Cadence(config.cadence, ordering.steps_per_epoch),
         schedules=schedules(config),
-        evaluations=evaluations.build(objective, datasets, batches, vocabulary),
+        evaluations=evaluations.build(
+            objective, datasets, batches, vocabulary, positions=runtime("modules:positions")(module)
+        ),
         hooks=_hooks(pipeline, setup),
         frozen=frozen,
         vocabulary=vocabulary,

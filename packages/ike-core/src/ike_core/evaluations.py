@@ -42,7 +42,7 @@ class EvaluationBuilder:
         return {name: s for name, s in self.config.evaluate.items() if not is_task(self.part(name, s))}
 
     def build(
-        self, objective: Any, datasets: Datasets, batches: Batches, vocabulary: Vocabulary
+        self, objective: Any, datasets: Datasets, batches: Batches, vocabulary: Vocabulary, *, positions: int
     ) -> tuple[Evaluation, ...]:
         trained = objective if self.given is None else as_objective(self.given, name="evaluation_step_fn")
         made: list[Evaluation] = [
@@ -55,7 +55,8 @@ class EvaluationBuilder:
                 objective = as_objective(part, name=f"evaluate.{name}.uses")
                 made.append(self._of_objective(title, section.cadence, objective, datasets.evaluate[name], batches))
             else:
-                made.append(TaskEvaluation(title, section.cadence, answers(self.config, part, section, vocabulary)))
+                asked = answers(self.config, part, section, vocabulary, positions=positions)
+                made.append(TaskEvaluation(title, section.cadence, asked))
         return tuple(made)
 
     def _of_objective(self, title: str, every: Any, objective: Any, dataset: Dataset, batches: Batches) -> Evaluation:
@@ -71,7 +72,7 @@ def is_task(part: Any) -> bool:
     return hasattr(part, "prepare") and hasattr(part, "metrics")
 
 
-def answers(config: Config, task: Any, section: Any, vocabulary: Vocabulary) -> Answers:
+def answers(config: Config, task: Any, section: Any, vocabulary: Vocabulary, *, positions: int) -> Answers:
     """A task over the files of its table."""
     ceiling = Ceiling(config.batch.tokens_per_device, config.batch.examples_per_device, pads=True)
-    return Answers(task, partial(locate(RECORDS), section.files, limit=section.limit), vocabulary, ceiling)
+    return Answers(task, partial(locate(RECORDS), section.files, limit=section.limit), vocabulary, ceiling, positions)

@@ -59,7 +59,8 @@ class InferencePipeline:
         module = models.model(self.model)
         engine = models.engine_for_inference(module, module)
         vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
-        asked = answers(setup.config, self._task(setup, section), section, vocabulary)
+        positions = runtime("modules:positions")(module)
+        asked = answers(setup.config, self._task(setup, section), section, vocabulary, positions=positions)
         unfinished, rows = section.output.with_name(section.output.name + ".partial"), 0
         with nullcontext() if not setup.world.is_first else _opened(unfinished) as file:
             for chunk in asked.rows(engine, _context_of(setup, vocabulary)):

@@ -266,6 +266,13 @@ class InferenceTask(Protocol):
         ...
 
 
+@runtime_checkable
+class Lengthens(Protocol):
+    """An InferenceTask whose answers take room in the model: they count under tokens_per_device and its positions."""
+
+    max_new_tokens: int
+
+
 # -- the machinery ------------------------------------------------------------------------------------------------
 
 

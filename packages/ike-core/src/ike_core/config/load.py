@@ -44,6 +44,8 @@ def load_config(*arguments: str | Path, user: type | None = None) -> Config:
     tables = Tables(merged.provenance, problems, import_from)
     sections = tables.sections(merged.tree)
     own, settled = _user(merged, problems, user)
+    if problems:  # then what is wrong with parts' tables is said in the same breath, not in a second round
+        check_sources(merged.tree, import_from, problems)
     problems.settle(merged.provenance)
     for key, value in {**tables.settled, **settled}.items():
         put(merged.tree, key, value)

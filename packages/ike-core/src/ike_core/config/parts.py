@@ -91,6 +91,6 @@ def check_sources(tree: dict[str, Any], folders: Sequence[Path], problems: Probl
         else:
             known = dict.fromkeys([*source.fields, *sorted(part.core - {"uses"})])
             for name, _ in part.own():
-                if name not in source.fields:
+                if name not in source.fields and (*part.key, name) not in problems:
                     problems.add((*part.key, name), unknown(name, known, f"field of {uses}"))
     return tuple(notes)

@@ -31,6 +31,10 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether something is wrong with this very key."""
+        return any(problem.key == key for problem in self._found)
+
     def since(self, mark: int) -> list[Problem]:
         """Takes back what was added after the first `mark`."""
         taken = self._found[mark:]
