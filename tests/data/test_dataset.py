@@ -165,6 +165,16 @@ def test_a_row_cut_short_does_not_count_against_the_budget(write, read, ledger) 
     assert parts.summary.endswith("4 examples, 8 tokens, 4 supervised; 4 truncate_right")
 
 
+def test_what_a_processor_altered_is_in_the_ledger_and_does_not_count_against_the_budget(write, read, ledger) -> None:
+    notes = ("spells a control token: read as text", "another thing: done")
+    parts = read(write("a.jsonl", [{}] * 2), Yields([Example.of([1, 2], [0, 1], notes=notes)]), budget=0.0)
+    assert [(entry["source"], entry["kind"], entry["reason"]) for entry in ledger()] == [
+        (source, "altered", note) for source in ("a.jsonl:1", "a.jsonl:2") for note in notes
+    ]
+    assert parts.summary.endswith("2 supervised; 2 spells a control token, 2 another thing")
+    assert parts.kept[0].notes == ()
+
+
 def test_a_row_without_anything_supervised_is_never_trained_on(fix_tok, write, read, ledger) -> None:
     from ike_data import InstructionProcessor
 

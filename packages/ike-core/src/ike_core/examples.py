@@ -56,6 +56,9 @@ class _Row:
     """Of the whole row; multiplies the weight of each token."""
     fields: Mapping[str, Any] = attrs.field(factory=dict)
     """The processor's own columns: kept through store, collate and metrics."""
+    notes: tuple[str, ...] = ()
+    """How the processor altered the row, such as 'spells a control token: read as text'. Each goes to the ledger, which
+    counts by what comes before the first colon; the store doesn't keep them."""
 
     @property
     def trunk(self) -> Segment:

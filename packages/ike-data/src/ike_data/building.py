@@ -69,8 +69,10 @@ def _keep(request: Request, writer: StoreWriter, source: str, items: Sequence[Yi
             continue
         if unused:
             yield Entry(item.source or source, f"{request.too_long}: {len(item)} tokens", "truncated", unused)
+        for note in item.notes:
+            yield Entry(item.source or source, note, "altered")
         try:
-            writer.add(attrs.evolve(fitted, source=item.source or source), row)
+            writer.add(attrs.evolve(fitted, source=item.source or source, notes=()), row)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{source}: {type(request.processor).__name__} yielded what can't be stored: {error}"
@@ -103,6 +105,7 @@ def _summary(name: str, store: Store, ledger: Ledger) -> str:
     )
     if ledger.unusable:
         line += f"; {ledger.unusable:,} rows not used ({ledger.counts('skipped')})"
-    if truncated := ledger.counts("truncated"):
-        line += f"; {truncated}"
+    for kind in ("truncated", "altered"):
+        if counts := ledger.counts(kind):
+            line += f"; {counts}"
     return line

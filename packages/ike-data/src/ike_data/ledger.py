@@ -10,8 +10,9 @@ import orjson
 
 from ike_core.errors import DataError
 
-Kind = Literal["skipped", "truncated"]
-"""skipped: not learned from, counts against the budget. truncated: learned from in part, does not."""
+Kind = Literal["skipped", "truncated", "altered"]
+"""skipped: not learned from, counts against the budget. truncated: learned from in part; altered: learned from, not
+quite as the file says it. Neither counts."""
 
 ROWS_SHOWN = 3
 EARLY = 200
