@@ -88,7 +88,7 @@ def rows() -> list[dict[str, Any]]:
     return made
 
 
-def three_micro_batches(sizes: Sequence[int], ranks: int, ceiling: Any) -> list[list[list[int]]]:
+def three_micro_batches(sizes: Sequence[int], ranks: int, ceiling: Any, rows: Any) -> list[list[list[int]]]:
     """The one between them is filler."""
     return [[[0, 1, 2], [], list(range(3, len(sizes)))]]
 

@@ -64,7 +64,7 @@ def bare_mean(model: nn.Module, samples: Mapping[str, Tensor]) -> Tensor:
 
 
 def cut_as(*micro_batches: Sequence[int]) -> Any:
-    def cut(sizes: Sequence[int], ranks: int, ceiling: Any) -> Cut:
+    def cut(sizes: Sequence[int], ranks: int, ceiling: Any, rows: Any) -> Cut:
         return [[[p for p in micro if p < len(sizes)] for micro in micro_batches]]
 
     return cut

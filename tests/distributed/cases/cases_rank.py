@@ -28,7 +28,7 @@ Hands = Sequence[Sequence[Sequence[int]]]
 def hand_out(hands: Hands) -> Callable[..., Cut]:
     """A cut by the test: hands[rank][micro-batch] are places in the step; what the step hasn't is left out."""
 
-    def cut(sizes: Sequence[int], ranks: int, ceiling: Any) -> Cut:
+    def cut(sizes: Sequence[int], ranks: int, ceiling: Any, rows: Any) -> Cut:
         return [[[place for place in micro if place < len(sizes)] for micro in hand] for hand in hands]
 
     return cut

@@ -22,7 +22,7 @@ OBJECTIVES = {"two": TwoTerms(), "spread": Spread(), "plain": plain, "sft": None
 def cut_by(name: str) -> Any:
     """A cut handed in by the test: '2x5' deals to 2 ranks in 5 micro-batches, unevenly, some of them filler."""
 
-    def cut(sizes: Any, ranks: int, ceiling: Any) -> Cut:
+    def cut(sizes: Any, ranks: int, ceiling: Any, rows: Any) -> Cut:
         micro_batches = int(name.split("x")[1])
         if ranks == 2 and micro_batches == 1:  # a rank with nothing but filler
             return [[list(range(len(sizes)))], [[]]]

@@ -5,13 +5,21 @@ examples is filler.
 """
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from operator import mul
 
 import attrs
 
+from ike_core.best_fit import best_fit
 from ike_core.errors import ConfigError
+from ike_core.exchange import Exchange
+from ike_core.padded_groups import PaddedGroups
+from ike_core.spreading import spread
 
 QUADRATIC = 8192
 """Tokens at which attention over an example costs as much as everything else that is done to it (about 6 x hidden)."""
+TIGHT = 0.98
+"""How full micro-batches are from which on they can only be packed: then all are as good as alike."""
 
 Cut = list[list[list[int]]]
 """cut[rank][micro_batch]: positions in the step's list of examples."""
@@ -19,7 +27,12 @@ Cut = list[list[list[int]]]
 
 def cost(tokens: int) -> float:
     """The stated cost model: linear layers per token, attention per token and token before it."""
-    return tokens * (1 + tokens / QUADRATIC)
+    return _work(tokens) / QUADRATIC
+
+
+def _work(tokens: int) -> int:
+    """`cost`, in units that are whole."""
+    return tokens * (QUADRATIC + tokens)
 
 
 @attrs.frozen
@@ -37,77 +50,67 @@ class Ceiling:
         return (count * longest if self.pads else tokens) <= self.tokens and not 0 < self.examples < count
 
 
-@attrs.define
-class _Bin:
-    """A micro-batch while it is filled."""
-
-    positions: list[int] = attrs.field(factory=list)
-    tokens: int = 0
-    longest: int = 0
-    cost: float = 0.0
-
-    def takes(self, size: int, ceiling: Ceiling) -> bool:
-        return ceiling.holds(len(self.positions) + 1, self.tokens + size, max(self.longest, size))
-
-    def add(self, position: int, size: int) -> None:
-        self.positions.append(position)
-        self.tokens += size
-        self.longest = max(self.longest, size)
-        self.cost += cost(size)
-
-
-def cut(sizes: Sequence[int], ranks: int, ceiling: Ceiling) -> Cut:
+def cut(sizes: Sequence[int], ranks: int, ceiling: Ceiling, rows: Sequence[int] | None = None) -> Cut:
     """Deals examples of these sizes (tokens, trunks once) to ranks and micro-batches, balanced by `cost`.
 
-    First as few micro-batches as fit, then the load spread over all micro-batches that the ranks will run anyway.
+    As few micro-batches as best-fit packing finds, the same number on every rank, and the load spread over all of
+    them. Where rows are padded a size is that of an example's longest row, of which it takes `rows` (None: one each).
     Raises ConfigError for an example that no micro-batch can hold.
     """
-    too_long = max(sizes, default=0)
-    if too_long > ceiling.tokens:
-        raise ConfigError(f"batch.tokens_per_device = {ceiling.tokens} can't hold an example of {too_long} tokens")
-    order = sorted(range(len(sizes)), key=lambda position: -sizes[position])
-    packed = _first_fit(order, sizes, ceiling)
-    micro_batches = max(1, -(-len(packed) // ranks))
-    bins = _spread(order, sizes, ceiling, ranks * micro_batches) or packed
-    return _deal(bins, ranks, micro_batches)
+    rows = rows if rows is not None and ceiling.pads else [1] * len(sizes)
+    alone = list(map(mul, sizes, rows))
+    if max(alone, default=0) > ceiling.tokens:
+        largest = alone.index(max(alone))
+        raise ConfigError(_too_large(ceiling, sizes[largest], rows[largest]))
+    return _cut_padded(sizes, rows, ranks, ceiling) if ceiling.pads else _cut_packed(sizes, ranks, ceiling)
 
 
-def _first_fit(order: Sequence[int], sizes: Sequence[int], ceiling: Ceiling) -> list[_Bin]:
-    """Longest first, each into the fullest micro-batch that takes it (into the last one where rows are padded)."""
-    bins: list[_Bin] = []
-    for position in order:
-        size = sizes[position]
-        candidates = bins[-1:] if ceiling.pads else bins
-        fitting = [room for room in candidates if room.takes(size, ceiling)]
-        if fitting:
-            room = max(fitting, key=lambda room: room.tokens)
-        else:
-            room = _Bin()
-            bins.append(room)
-        room.add(position, size)
-    return bins
+def _too_large(ceiling: Ceiling, size: int, rows: int) -> str:
+    what = f"of {size} tokens" if rows == 1 else f"that takes {rows} padded rows of {size} tokens"
+    return f"batch.tokens_per_device = {ceiling.tokens} can't hold an example {what}"
 
 
-def _spread(order: Sequence[int], sizes: Sequence[int], ceiling: Ceiling, count: int) -> list[_Bin] | None:
-    """Longest first, each into the cheapest of `count` micro-batches that takes it; None where one fits nowhere.
-
-    Graham's rule: the busiest is at most 4/3 of the best possible.
-    """
-    if ceiling.pads:  # spreading by cost would pair long rows with short ones
-        return None
-    bins = [_Bin() for _ in range(count)]
-    for position in order:
-        fitting = [room for room in bins if room.takes(sizes[position], ceiling)]
-        if not fitting:
-            return None
-        min(fitting, key=lambda room: room.cost).add(position, sizes[position])
-    return bins
+def _cut_packed(sizes: Sequence[int], ranks: int, ceiling: Ceiling) -> Cut:
+    works = list(map(_work, sizes))
+    groups, count = _packed(sizes, works, ranks, ceiling)
+    hands = _deal(groups, [sum(map(works.__getitem__, group)) for group in groups], ranks, count // ranks)
+    Exchange(sizes, works, hands, ceiling.tokens, ceiling.examples).run()
+    return [[sorted(micro_batch) for micro_batch in hand] for hand in hands]
 
 
-def _deal(bins: list[_Bin], ranks: int, micro_batches: int) -> Cut:
+def _packed(sizes: Sequence[int], works: Sequence[int], ranks: int, ceiling: Ceiling) -> tuple[list[list[int]], int]:
+    """Groups, and how many the ranks run in all: by the least that could do, else by best fit."""
+    tokens, most = sum(sizes), ceiling.examples
+    count = _all_ranks(max(-(-tokens // ceiling.tokens), -(-len(sizes) // most) if most else 1), ranks)
+    if tokens <= TIGHT * count * ceiling.tokens and (groups := spread(sizes, works, count, ceiling.tokens, most=most)):
+        return groups, count
+    packed = best_fit(sizes, ceiling.tokens, most=most)
+    count = _all_ranks(len(packed), ranks)
+    if tokens <= TIGHT * count * ceiling.tokens:
+        return spread(sizes, works, count, ceiling.tokens, most=most) or packed, count
+    return packed, count
+
+
+def _cut_padded(sizes: Sequence[int], rows: Sequence[int], ranks: int, ceiling: Ceiling) -> Cut:
+    padded = PaddedGroups(sizes, rows, list(map(_work, sizes)), ceiling.tokens, ceiling.examples)
+    count = _all_ranks(padded.fewest(), ranks)
+    groups = padded.spread(count)
+    hands = _deal(groups, [padded.work_of(group) for group in groups], ranks, count // ranks)
+    return [[sorted(micro_batch) for micro_batch in hand] for hand in hands]
+
+
+def _all_ranks(micro_batches: int, ranks: int) -> int:
+    """So many that every rank has the same number, at least one."""
+    return max(1, -(-micro_batches // ranks)) * ranks
+
+
+def _deal(groups: Sequence[list[int]], works: Sequence[int], ranks: int, micro_batches: int) -> Cut:
     """Dearest first, each to the rank with the least so far that still has room for a micro-batch."""
-    hands: list[list[_Bin]] = [[] for _ in range(ranks)]
-    for room in sorted(bins, key=lambda room: -room.cost):
-        free = [hand for hand in hands if len(hand) < micro_batches]
-        min(free, key=lambda hand: sum(other.cost for other in hand)).append(room)
-    return [[sorted(room.positions) for room in hand] + [[]] * (micro_batches - len(hand)) for hand in hands]
+    hands: Cut = [[] for _ in range(ranks)]
+    least = [(0, rank) for rank in range(ranks)]
+    for number in sorted(range(len(groups)), key=works.__getitem__, reverse=True):
+        load, rank = heappop(least)
+        hands[rank].append(groups[number])
+        if len(hands[rank]) < micro_batches:
+            heappush(least, (load + works[number], rank))
+    return [hand + [[] for _ in range(micro_batches - len(hand))] for hand in hands]

@@ -16,7 +16,8 @@ from ike_core.ordering import Ordering
 AHEAD = 2
 """Steps that wait ready; more only hold memory."""
 
-CutStep = Callable[[Sequence[int], int, Ceiling], Cut]
+CutStep = Callable[[Sequence[int], int, Ceiling, Sequence[int] | None], Cut]
+"""See `ike_core.cutting.cut`."""
 
 
 @attrs.frozen
@@ -67,8 +68,15 @@ class Batches:
     """Last thing done in the thread: pins memory on a GPU."""
 
     def make(self, examples: Callable[[int], AnyExample], sizes: Sequence[int]) -> list[MicroBatch]:
-        """This rank's micro-batches of `len(sizes)` examples; `examples(i)` reads the i-th."""
-        mine = self.cut(sizes, self.world.replicas, self.ceiling)[self.world.rank]
+        """This rank's micro-batches of `len(sizes)` examples; `examples(i)` reads the i-th.
+
+        `sizes` count a trunk once. Padded rows don't: there a branch is a row, and its trunk stands in front of it.
+        """
+        rows: list[int] | None = None
+        if self.ceiling.pads:
+            trees = [examples(position).tree for position in range(len(sizes))]
+            sizes, rows = [tree.longest_path for tree in trees], [max(1, len(tree.branches)) for tree in trees]
+        mine = self.cut(sizes, self.world.replicas, self.ceiling, rows)[self.world.rank]
         return [self._micro_batch(examples, positions) for positions in mine]
 
     def _micro_batch(self, examples: Callable[[int], AnyExample], positions: Sequence[int]) -> MicroBatch:
