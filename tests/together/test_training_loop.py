@@ -220,6 +220,12 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_row(run: Any) -> 
     assert model.theta.item() == pytest.approx(0.25)  # as after step 1
 
 
+def test_a_loss_that_is_never_finite_is_no_matter_of_cuts(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TrainingError, match=r"step 1: .*rows\.jsonl:2"):
+        run([A, B | {"scale": 2}], PADDED, function=Overflows(0))
+    assert "cut in two" not in capsys.readouterr().out
+
+
 def test_steps_that_are_not_finite_are_skipped_within_the_budget(run: Any) -> None:
     skip = ['engine.on_nonfinite="skip"', "engine.skip_budget=2"]
     with pytest.raises(TrainingError, match="skip_budget = 2"):

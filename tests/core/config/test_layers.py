@@ -51,6 +51,12 @@ def test_a_file_already_laid_keeps_its_first_place(write: Write) -> None:
     assert (run.seed, run.group) == (2, "two")  # base.toml again, under two.toml or last, would make it 1
 
 
+def test_a_byte_order_mark_before_the_first_key_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbf[run]\r\nseed = 3\r\n")
+    config = load_config(tmp_path / "marked.toml")
+    assert (config.run.seed, config.origin("run.seed").line) == (3, 2)
+
+
 def test_extending_in_a_circle_names_the_chain(write: Write) -> None:
     write("a.toml", 'extends = ["b.toml"]')
     b = write("b.toml", 'extends = ["a.toml"]')

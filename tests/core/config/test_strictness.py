@@ -91,7 +91,7 @@ def test_numbers_are_what_they_say(write: Write) -> None:
         ("objective.raw=nan", "objective.raw = nan is no finite number"),
         ("run.name=a/b", "run.name = 'a/b' must match regex"),
         ('model.freeze=["("]', "which is no regular expression"),
-        ("data.valid.train.files=['a']", "can't have a set named train"),
+        ("data.valid.train.files=['a']", "data.valid can't have a set named train"),
         ("run.group={env='X'}", "only a part's own fields are read from the environment"),
     ],
 )

@@ -16,8 +16,8 @@ from ike_core.errors import ConfigError
 from ike_core.examples import AnyExample
 from ike_core.feed import Batches, CutStep
 from ike_core.interfaces import Collate, Collates, Dataset, Engine, StepObjective, World
-from ike_core.mean import Mean
 from ike_core.ordering import Ordering
+from ike_core.outputs import as_output
 from ike_core.step_function import StepFunction, is_plain
 from ike_core.step_output import StepOutput
 
@@ -126,21 +126,9 @@ def forward_of(objective: Any) -> Forward:
     """Calls an objective; always a StepOutput."""
 
     def forward(model: Any, batch: Batch, context: Context) -> StepOutput:
-        return as_output(objective(model, batch, context), objective)
+        return as_output(objective(model, batch, context), objective, learns=False)
 
     return forward
-
-
-def as_output(returned: Any, objective: Any) -> StepOutput:
-    """An objective may return a Mean alone."""
-    if isinstance(returned, StepOutput):
-        return returned
-    if isinstance(returned, Mean):
-        return StepOutput(returned)
-    raise ConfigError(
-        f"{type(objective).__name__} returned {type(returned).__name__}; an objective returns a StepOutput or a "
-        "Mean(total, weight), so that cutting the batch can't change the loss"
-    )
 
 
 def two_examples(dataset: Dataset, ordering: Ordering, ceiling: Ceiling) -> list[AnyExample]:

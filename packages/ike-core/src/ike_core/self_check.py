@@ -48,6 +48,8 @@ def check_cut(
             )
     loss = _divided([whole])
     cut = _divided(halves)
+    if not math.isfinite(loss) and not math.isfinite(cut):
+        return ""  # engine.on_nonfinite has the say, and names the rows
     off = abs(cut / loss - 1) if loss else abs(cut)
     if off <= (TOLERANCE_BF16 if half else TOLERANCE):
         return ""

@@ -19,7 +19,7 @@ from ike_core.feed import CutStep, MicroBatch, Step
 from ike_core.interfaces import StepObjective, StepReport
 from ike_core.mean import Mean
 from ike_core.not_finite import find_rows
-from ike_core.objectives import as_output
+from ike_core.outputs import as_output
 from ike_core.progress import Progress
 from ike_core.randomness import key, mix
 from ike_core.step_output import StepOutput
@@ -105,7 +105,8 @@ class TrainingPipeline:
             batch = placed
             if number + 1 < len(step.micro_batches):  # copied while this one computes
                 placed = engine.place(step.micro_batches[number + 1].batch)
-            output = as_output(objective(engine.model, batch, self.context(step.step, micro, number)), objective)
+            returned = objective(engine.model, batch, self.context(step.step, micro, number))
+            output = as_output(returned, objective, learns=True)
             if not micro.is_filler:
                 tally.add(output)
             engine.accumulate(self._undivided(output, step, micro))
@@ -233,7 +234,7 @@ class TrainingPipeline:
             raise TrainingError(f'{what}; engine.on_nonfinite = "skip" would go on without such steps')
         if self.progress.skipped > policy.skip_budget:
             raise TrainingError(
-                f"{what}; it is the {self.progress.skipped}th, engine.skip_budget = {policy.skip_budget}"
+                f"{what}; {self.progress.skipped} steps were such, and engine.skip_budget = {policy.skip_budget}"
             )
         parts.trackers.say(f"{what}; skipped, {self.progress.skipped} of engine.skip_budget = {policy.skip_budget}")
 

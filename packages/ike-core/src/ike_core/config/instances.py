@@ -108,7 +108,8 @@ class Instances:
             except (ValueError, TypeError) as error:
                 text = str(error.args[0] if error.args else error)
                 text = text.removeprefix(f"'{field.name}' ").removesuffix(f": {arguments[said]}")
-                self.problems.add((*key, said), f" = {briefly(arguments[said])} {text}")
+                value = "" if isinstance(arguments[said], dict) else f" = {briefly(arguments[said])}"  # a table is long
+                self.problems.add((*key, said), f"{value} {text}")
             except AttributeError:  # it reads another field, which is not there: that one has its own problem
                 continue
 

@@ -78,7 +78,7 @@ def read_file(file: Path) -> Layer:
     """ConfigError with the absolute path where there is none, or where it is no TOML."""
     file = Path(os.path.normpath(file.absolute()))
     try:
-        text = file.read_bytes().decode()
+        text = file.read_bytes().decode("utf-8-sig")  # some editors on Windows begin a file with a byte-order mark
         tree = tomli.loads(text)
     except FileNotFoundError:
         raise ConfigError(_missing(file)) from None

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from ike_core.context import Context
+from ike_core.errors import ConfigError
 from ike_core.examples import AnyExample
 from ike_core.feed import Batches, MicroBatch
 from ike_core.interfaces import Engine, StepObjective
+from ike_core.outputs import as_output
 from ike_core.step_output import StepOutput
 
 ContextOf = Callable[[MicroBatch, int], Context]
@@ -38,7 +40,8 @@ def coupled_step(
         scores_EK = gathered_scores(engine, objective, micro_batches, len(examples), context_of, begin)
     scores_EK.requires_grad_()
     with torch.enable_grad():
-        output = objective.couple(scores_EK, examples, context_of(micro_batches[0], 0))
+        returned = objective.couple(scores_EK, examples, context_of(micro_batches[0], 0))
+        output = as_output(returned, objective, learns=True)
         loss = sum(coefficient * mean.total / weights[mean.per] for coefficient, mean in output.terms)
         (slope_EK,) = torch.autograd.grad(loss, scores_EK)
     for number, micro in enumerate(micro_batches):
@@ -62,11 +65,20 @@ def gathered_scores(
     for number, micro in enumerate(micro_batches):
         begin(number)
         scores_eK = objective.scores(engine.model, engine.place(micro.batch), context_of(micro, number)).detach()
+        _check_shape(scores_eK, objective, micro)
         if whole is None:
             whole = scores_eK.new_zeros(count, scores_eK.shape[1])
         whole[_positions(micro, scores_eK)] = scores_eK
     assert whole is not None
     return engine.world.sum_tensor(whole)  # type: ignore[no-any-return]
+
+
+def _check_shape(scores: Tensor, objective: StepObjective, micro: MicroBatch) -> None:
+    if not micro.is_filler and (scores.ndim != 2 or len(scores) != len(micro.examples)):
+        raise ConfigError(
+            f"{type(objective).__name__}.scores returned {tuple(scores.shape)} for {len(micro.examples)} examples; it "
+            "returns [E, K], a row an example"
+        )
 
 
 def _positions(micro: MicroBatch, scores: Tensor) -> Tensor:
@@ -90,4 +102,4 @@ def coupled_loss(
         return context_of(micro.examples, number + i)
 
     scores_EK = gathered_scores(engine, objective, micro_batches, len(widened), context, begin=lambda _: None)
-    return objective.couple(scores_EK, widened, context_of((), number))
+    return as_output(objective.couple(scores_EK, widened, context_of((), number)), objective, learns=False)
