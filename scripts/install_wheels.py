@@ -35,7 +35,7 @@ def install(folder: Path) -> None:
     offline = ["--no-index", "--no-deps", "--quiet"]
     subprocess.run([python, "-m", "pip", "install", *offline, *map(str, wheels)], check=True)
     lent = sysconfig.get_path("purelib")
-    subprocess.run([python, "-c", CHECK, str(house), lent, *PACKAGES], check=True, cwd=folder)
+    subprocess.run([python, "-I", "-c", CHECK, str(house), lent, *PACKAGES], check=True, cwd=folder)
 
 
 if __name__ == "__main__":
