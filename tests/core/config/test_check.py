@@ -68,6 +68,15 @@ def test_parts_that_fit_are_no_news(write: Write) -> None:
     assert check("train", "run.toml", "~checkpoint") == (0, "")
 
 
+def test_a_schedule_that_does_not_fit_the_runs_length_is_told_before_data_are_read(write: Write) -> None:
+    write("check_lab.py", LAB)
+    write("run.toml", RUN)
+    code, said = check("train", "run.toml", "~checkpoint", "schedule.warmup_steps=9", "length.steps=8")
+    assert code == 2
+    assert "schedule.warmup_steps = 9 is longer than the run of 8 updates" in said
+    assert check("train", "run.toml", "~checkpoint", "schedule.warmup_steps=8", "length.steps=8") == (0, "")
+
+
 def test_everything_wrong_with_any_part_is_said_once_with_exit_code_2(write: Write) -> None:
     write("check_lab.py", LAB)
     write("run.toml", RUN)

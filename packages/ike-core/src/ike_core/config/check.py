@@ -12,11 +12,12 @@ import attrs
 
 from ike_core.config.component import Component
 from ike_core.config.config import Config
+from ike_core.config.instances import REFUSED
 from ike_core.config.keys import at
 from ike_core.config.load import load_config
 from ike_core.config.problems import Problems
 from ike_core.errors import ConfigError, IkeError
-from ike_core.interfaces import EnginePart
+from ike_core.interfaces import EnginePart, SchedulePart
 
 _MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
 _NEEDED: Mapping[str, Mapping[tuple[str, ...], str]] = {
@@ -52,6 +53,8 @@ def check_parts(command: str, config: Config) -> None:
         part = component.build_into(problems, tokenizer=tokenizer, defaults=defaults)
         if isinstance(part, EnginePart):
             _check_engine(part, config, problems)
+        elif component.key[-1] == "schedule" and config.length.steps is not None and part is not REFUSED:
+            _check_schedule(part, component, config.length.steps, problems)
     problems.settle(config.provenance)
 
 
@@ -60,6 +63,14 @@ def _check_engine(part: EnginePart, config: Config, problems: Problems) -> None:
         part.check(precision=config.engine.precision)
     except ConfigError as error:
         problems.add(("engine",), f": {error}")
+
+
+def _check_schedule(part: SchedulePart, component: Component, steps: int, problems: Problems) -> None:
+    """Where the run's length is known before its data are: hours of preparation need not come first."""
+    try:
+        part(0, steps)
+    except ConfigError as error:
+        problems.add(component.key, f": {error}")
 
 
 def _parts(command: str, config: Config) -> Iterator[Component]:
