@@ -124,7 +124,7 @@ def test_a_template_without_end_of_turn_is_refused(saved, template, one) -> None
     tokenizer = saved(chat=template(assistant="{{ '<|im_start|>assistant\n' + message.content + '\n' }}"))
     item = one(tokenizer, said("Hi", "ok", "Hi", "ok"))
     assert isinstance(item, Skip)
-    assert item.reason == "no end-of-turn: behind the assistant's text the chat template has '\\n<|im_start|>user\\n'"
+    assert item.reason == "no end-of-turn: behind the turn's text the chat template has '\\n<|im_start|>user\\n'"
 
 
 def test_a_template_that_leaves_a_message_out_is_refused(saved, one) -> None:
@@ -248,7 +248,7 @@ def test_an_unknown_role_is_refused_by_name(fix_tok, one, role) -> None:
 def test_roles_can_be_named(fix_tok, one) -> None:
     row = {"talk": [{"from": "hummany", "value": "Hi"}, {"from": "model", "value": "ok"}]}
     roles = {"hummany": "user", "model": "assistant"}
-    assert one(fix_tok, row, column="talk", roles=roles) == one(fix_tok, said("Hi", "ok"))
+    assert one(fix_tok, row, columns={"messages": "talk"}, roles=roles) == one(fix_tok, said("Hi", "ok"))
 
 
 def test_rows_without_an_answer_are_dropped_and_counted_by_reason(fix_tok, write, read, ledger) -> None:
@@ -266,14 +266,20 @@ def test_rows_without_an_answer_are_dropped_and_counted_by_reason(fix_tok, write
     assert "5 rows not used (3 empty assistant content, 1 no messages, 1 no assistant turn)" in parts.summary
 
 
+KNOWN = (
+    "messages (messages), sharegpt (conversations), alpaca (instruction, output), "
+    "prompt_completion (prompt, completion/response), question_answer (question, answer), transcript (transcript/text)"
+)
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ({}, "no conversation: expected a column 'messages' or 'conversations', the row has no columns"),
-        ({"text": "x"}, "no conversation: expected a column 'messages' or 'conversations', the row has 'text'"),
+        ({}, f"no known shape: the row has no columns; known are {KNOWN}"),
+        ({"text": "x"}, f"no known shape: the row has 'text'; known are {KNOWN}"),
         ({"messages": None}, "no list of messages: column 'messages' holds null"),
-        ({"messages": ["Hi"]}, "no message: messages[0] is a str"),
-        (said(5, 6), "content that is not text: messages[0] (user) holds a int"),
+        ({"messages": ["Hi"]}, "no message: messages[0] is text"),
+        (said(5, 6), "content that is not text: messages[0] (user) holds a number"),
         (said(None, "ok"), "no content: messages[0] (user)"),
     ],
 )

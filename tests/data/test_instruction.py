@@ -48,13 +48,21 @@ def test_what_a_row_spells_is_text(fix_tok, learned) -> None:
     assert learned(fix_tok, example) == "c<eos>d<eos>"
 
 
+KNOWN = (
+    "prompt_completion (prompt, completion/response), question_answer (question, answer), alpaca (instruction, output)"
+)
+AMBIGUOUS = "and question_answer; say which by the processor's `shape`"
+TWO_ANSWERS = "more than one answer: columns 'completion' and 'response'; name one in `columns`"
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ({"question": "a", "answer": "b"}, "no columns 'prompt' and 'response': the row has 'question', 'answer'"),
-        ({"prompt": "a"}, "no columns 'prompt' and 'response': the row has 'prompt'"),
-        (row("a", 5), "column 'response' is not text: it holds int"),
-        (row(None, "a"), "column 'prompt' is not text: it holds NoneType"),
+        ({"prompt": "a"}, f"no known shape: the row has 'prompt'; known are {KNOWN}"),
+        ({**row("a", "b"), "question": "a", "answer": "b"}, f"more than one shape: prompt_completion {AMBIGUOUS}"),
+        ({**row("a", "b"), "completion": "b"}, TWO_ANSWERS),
+        (row("a", 5), "column 'response' is not text: it holds a number"),
+        (row(None, "a"), "column 'prompt' is not text: it holds null"),
         (row("a", ""), "empty response"),
         (row("a", " \n"), "empty response"),
     ],
@@ -64,7 +72,7 @@ def test_a_row_that_can_t_be_used_says_why(fix_tok, record, reason) -> None:
 
 
 def test_a_block_gives_what_its_rows_give_alone(fix_tok) -> None:
-    processor = InstructionProcessor(fix_tok, prompt="q", response="a")
+    processor = InstructionProcessor(fix_tok, columns={"prompt": "q", "response": "a"})
     records = [{"q": "Hi", "a": "ok"}, {"q": "Hi"}, {"q": "<eos>", "a": "\nhi"}, {"q": "", "a": "x"}]
     assert processor.process_block(records) == [list(processor.process(record)) for record in records]
 

@@ -60,7 +60,8 @@ def test_line_separators_of_unicode_stay_in_their_strings(shared_data) -> None:
 
 def test_bad_conversations_are_refused_each_for_its_reason(shared_data, fix_tok, read, ledger) -> None:
     parts = read(str(shared_data / "messy/17_bad_chat_rows.jsonl"), ChatProcessor(fix_tok))
-    refused = {int(entry["source"].rpartition(":")[2]): entry["reason"].partition(":")[0] for entry in ledger()}
+    skipped = [entry for entry in ledger() if entry["kind"] == "skipped"]
+    refused = {int(entry["source"].rpartition(":")[2]): entry["reason"].partition(":")[0] for entry in skipped}
     assert refused == {
         2: "empty assistant content",
         3: "empty assistant content",
@@ -72,7 +73,7 @@ def test_bad_conversations_are_refused_each_for_its_reason(shared_data, fix_tok,
         13: "content that is not text",
         14: "no messages",
         15: "no list of messages",
-        16: "no conversation",
+        16: "no known shape",
         17: "no content",
         **dict.fromkeys((22, 23, 24, 25), "a row must be an object"),
     }
@@ -96,14 +97,14 @@ def test_a_file_without_rows_is_an_error(shared_data, fix_tok, read, name, error
 def test_a_file_of_mixed_shapes_keeps_what_the_processor_reads(shared_data, fix_tok, read, ledger) -> None:
     file = str(shared_data / "messy/25_mixed_schema.jsonl")
     with pytest.raises(DataError) as raised:
-        read(file, InstructionProcessor(fix_tok, response="completion"), budget=0.5)
+        read(file, InstructionProcessor(fix_tok, shape="prompt_completion"), budget=0.5)
     assert str(raised.value).startswith(
         "train data: 4 of 5 rows (80.0%) can't be used, and data.ledger.budget allows 50.0%: "
-        "4 no columns 'prompt' and 'completion'\n"
-        "  25_mixed_schema.jsonl:1: no columns 'prompt' and 'completion': "
+        "4 not of shape prompt_completion (prompt, completion/response)\n"
+        "  25_mixed_schema.jsonl:1: not of shape prompt_completion (prompt, completion/response): "
         "the row has 'instruction', 'input', 'output'\n"
     )
-    assert len(read(file, InstructionProcessor(fix_tok, response="completion"), budget=0.8).kept) == 1
+    assert len(read(file, InstructionProcessor(fix_tok, shape="prompt_completion"), budget=0.8).kept) == 1
 
 
 def test_every_conversation_of_fastchat_becomes_an_example(shared_data, fix_tok, read, learned) -> None:
@@ -121,7 +122,7 @@ def test_every_question_of_gsm8k_becomes_an_example(shared_data, fix_tok, read, 
     path = shared_data / "gsm8k/grade_school_math__data__test.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == 1319
-    parts = read(str(path), InstructionProcessor(fix_tok, prompt="question", response="answer"), budget=0.0)
+    parts = read(str(path), InstructionProcessor(fix_tok), budget=0.0)
     assert Counter(parts.kept[place].source for place in range(1319)) == Counter(
         f"{path.name}:{line}" for line in range(1, 1320)
     )

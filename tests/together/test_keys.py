@@ -46,7 +46,7 @@ files = ["rows.jsonl"]
 limit = 10
 max_tokens = 128
 too_long = "truncate_right"
-processor = { uses = "ike_data:InstructionProcessor", prompt = "question", response = "answer" }
+processor = { uses = "ike_data:InstructionProcessor", columns = { prompt = "question", response = "answer" } }
 [data.holdout]
 count = 5
 [data.ledger]

@@ -1,20 +1,23 @@
-"""Conversations to examples: the chat template renders them, and exactly the assistant's turns are learned."""
+"""Conversations to examples: the chat template renders them, and exactly the turns that are meant are learned."""
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Literal
 
 import attrs
 
-from ike_core.examples import Example, Segment, Skip
+from ike_core.examples import AnyExample, Example, Segment, Skip
 from ike_core.interfaces import Record, Tokenizer
-from ike_data.encoding import Encoded
-from ike_data.messages import ROLES, read_messages, read_tools
-from ike_data.prompts import opening_before
+from ike_data.drafter import Drafter, Special
+from ike_data.drafts import Plan, carry_out
+from ike_data.messages import ASSISTANT, ROLES, Talk
+from ike_data.row_columns import check_known, renamed, riding, weight
 from ike_data.row_error import RowError
-from ike_data.spans import Rendering, TurnFinder
-from ike_data.templates import ChatTemplate
-from ike_data.tokenizers import OffsetTokenizer, offset_tokenizer
+from ike_data.shapes import CONVERSATIONS, shape_of
+from ike_data.talks import KNOWN, read_row
+from ike_data.tokenizers import offset_tokenizer
+
+ChatShape = Literal["auto", "messages", "sharegpt", "alpaca", "prompt_completion", "question_answer", "transcript"]
 
 
 @attrs.frozen
@@ -23,62 +26,69 @@ class ChatProcessor:
 
     Learned is what the template renders of each turn of the assistant after the header that a generation starts from,
     tool calls and reasoning included, and its end-of-turn. A token that holds characters of both sides counts as the
-    assistant's. Control tokens that a row's own text spells are read as text. A row whose turns can't be placed
-    exactly is a Skip.
+    assistant's. A row whose turns can't be placed exactly is a Skip. A turn's own `weight` or `train` is obeyed, and
+    so is the row's `weight`.
     """
 
     tokenizer: Tokenizer
-    column: str = ""
-    """Column of the conversation; '': `messages` or `conversations`, whichever the row has."""
-    tools: str = "tools"
-    """Column of the tools that the template lists; rows need not have it."""
+    shape: ChatShape = "auto"
+    """What a row looks like; 'auto': the one shape that it fits. The summary tells which."""
+    columns: Mapping[str, str] = attrs.field(factory=dict)
+    """Known column -> what the rows call it: { prompt = "query" }, 'outer.inner' for a nested one."""
     roles: Mapping[str, str] = attrs.field(factory=dict)
     """Name in the rows -> system, developer, user, assistant or tool, on top of those that are known."""
+    learn: Literal["all", "last"] = "all"
+    """Which turns of `learn_roles`: every one, or the last alone."""
+    learn_roles: tuple[str, ...] = (ASSISTANT,)
+    """Whose turns are learned; of others than the assistant what they say and its end-of-turn, without a header."""
+    reasoning: bool = True
+    """Whether the assistant's reasoning is part of the conversation; false: it is taken out of the rows."""
+    special_in_content: Special = "text"
+    """A row's own text that spells a control token is read as 'text', or the row is a 'skip', or 'allow': it is one."""
+    fields: tuple[str, ...] = ()
+    """Columns that ride along in the example's `fields`."""
 
-    def process(self, record: Record) -> Iterable[Example | Skip]:
+    def __attrs_post_init__(self) -> None:
+        check_known(self.columns, KNOWN)
+
+    def process(self, record: Record) -> Iterable[AnyExample | Skip]:
         return self.process_block([record])[0]
 
-    def process_block(self, records: Sequence[Record]) -> list[list[Example | Skip]]:
+    def process_block(self, records: Sequence[Record]) -> list[list[AnyExample | Skip]]:
         """What `process` yields for each record."""
-        rendered = [self._render(record) for record in records]
-        encoded = iter(self._offsets.encoder.encode([row.text for row in rendered if isinstance(row, Rendering)]))
-        return [[self._example(next(encoded), row) if isinstance(row, Rendering) else row] for row in rendered]
+        return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
-    def _render(self, record: Record) -> Rendering | Skip:
+    def shape_of(self, record: Record) -> str:
+        """The name of the shape that a row is read as. Raises RowError."""
+        return shape_of(renamed(record, self.columns), self.shape, CONVERSATIONS).name
+
+    def _plan(self, record: Record) -> Plan | Skip:
         try:
-            messages = read_messages(record, column=self.column, roles={**ROLES, **self.roles})
-            tools = read_tools(record, column=self.tools)
-            return self._finder(has_tools=tools is not None).find(messages, tools)
+            row = renamed(record, self.columns)
+            talk = read_row(row, self.shape, {**ROLES, **self.roles})
+            talk = talk if self.reasoning else talk.without_reasoning()
+            draft = self._drafter.talk(talk, self._learned(talk))
+            own, fields = weight(row), riding(record, self.fields)
         except RowError as reason:
             return Skip(str(reason))
 
-    def _example(self, encoded: Encoded, rendering: Rendering) -> Example | Skip:
-        encoder = self._offsets.encoder
-        try:
-            encoded = encoder.restrict(encoded, rendering.own)
-        except RowError as reason:
-            return Skip(str(reason))
-        opening = opening_before(encoded.ids, self._offsets.opening)
-        tokens = array("i", [*opening, *encoded.ids])
-        weights = array("f", bytes(4 * len(tokens)))
-        for turn in rendering.turns:
-            first, end = encoder.covering(encoded, turn)
-            weights[len(opening) + first : len(opening) + end] = array("f", [1.0]) * (end - first)
-        return Example((Segment(tokens, weights),))
+        def build(segments: Sequence[Segment]) -> list[AnyExample]:
+            return [Example(tuple(segments), weight=own, fields=fields, notes=draft.notes)]
 
-    def _finder(self, *, has_tools: bool) -> TurnFinder:
-        return self._finders[self._offsets.chat_template(has_tools=has_tools)]
+        return Plan((draft,), build)
 
-    @cached_property
-    def _finders(self) -> Mapping[str, TurnFinder]:
-        """By template."""
-        offsets = self._offsets
-        sources = {offsets.chat_template(has_tools=has_tools) for has_tools in (False, True)}
-        return {
-            source: TurnFinder(ChatTemplate(source, offsets.template_variables), offsets.encoder.pattern)
-            for source in sources
-        }
+    def _learned(self, talk: Talk) -> dict[int, float]:
+        """Weight of each message to learn, by its place. Raises RowError where there is none."""
+        roles = [message["role"] for message in talk.messages]
+        places = [place for place, role in enumerate(roles) if role in self.learn_roles]
+        if not places:
+            wanted = " or ".join(self.learn_roles)
+            raise RowError(f"no {wanted} turn: {len(roles)} messages by {', '.join(dict.fromkeys(roles))}")
+        learned = {place: talk.weights[place] for place in places[-1 if self.learn == "last" else 0 :]}
+        if not any(learned.values()):
+            raise RowError("no turn to learn: the weight of all is 0")
+        return {place: weight for place, weight in learned.items() if weight}
 
     @cached_property
-    def _offsets(self) -> OffsetTokenizer:
-        return offset_tokenizer(self.tokenizer, part=self)
+    def _drafter(self) -> Drafter:
+        return Drafter(offset_tokenizer(self.tokenizer, part=self), self.special_in_content)

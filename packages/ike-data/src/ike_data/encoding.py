@@ -88,6 +88,8 @@ class Encoder:
             if self._count_control(encoded) != len(spellings):
                 raise RowError("the tokenizer does not read the chat template's control tokens as such")
             return encoded
+        if not own:
+            return self.encode_plain(text) if spellings else encoded
         # The text is cut at its control tokens and encoded in pieces, which some tokenizers don't read as they read the
         # whole. So the same is done with every spelling taken as a control token, and must give what the whole gave.
         restricted = self._in_pieces(text, own)
@@ -108,13 +110,13 @@ class Encoder:
     def covering(self, encoded: Encoded, span: Span) -> tuple[int, int]:
         """[first, end) of the tokens that hold characters of a span, which ends with a control token or white space.
 
-        A control token that takes white space behind it is where its spelling is.
+        A control token that takes white space behind it is where its spelling is. Raises RowError where there is none.
         """
         start, end = span
         first = encoded.holder(range(start, end))
         last = encoded.holder(range(end - 1, start - 1, -1))
-        assert first is not None
-        assert last is not None
+        if first is None or last is None:
+            raise RowError("the tokenizer makes nothing of what is to be learned")
         if encoded.ids[first] in self._control_ids:
             first_char = (encoded.tokens.token_to_chars(first) or span)[0]
             spelling = self.pattern.search(encoded.text, first_char)

@@ -1,26 +1,23 @@
 """Prompt and response rows, without a template: bos if the tokenizer adds it, prompt, response, eos."""
 
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Literal
 
 import attrs
 
-from ike_core.errors import ConfigError
-from ike_core.examples import Example, Segment, Skip
+from ike_core.examples import AnyExample, Example, Segment, Skip
 from ike_core.interfaces import Record, Tokenizer
-from ike_data.encoding import Encoded
-from ike_data.tokenizers import OffsetTokenizer, offset_tokenizer
+from ike_data.drafter import Drafter, Special
+from ike_data.drafts import Plan, carry_out
+from ike_data.exchanges import EXCHANGES, read_exchange
+from ike_data.row_columns import check_known, renamed, riding, weight
+from ike_data.row_error import RowError
+from ike_data.shapes import shape_of
+from ike_data.tokenizers import offset_tokenizer
 
-
-@attrs.frozen
-class _Pair:
-    prompt: str
-    response: str
-
-    @property
-    def text(self) -> str:
-        return self.prompt + self.response
+KNOWN = (*(name for shape in EXCHANGES.values() for one_of in shape.columns for name in one_of), "input", "weight")
+"""Every column that a row with a prompt and a response may have."""
 
 
 @attrs.frozen
@@ -28,60 +25,46 @@ class InstructionProcessor:
     """A row with a prompt and a response to one example; the response and the eos are learned.
 
     Both are encoded as one text. A token that holds characters of both counts as the response's: it is what the model
-    must say after the last token that is the prompt's alone. What spells a control token is read as text.
+    must say after the last token that is the prompt's alone. The row's own `weight` is obeyed.
     """
 
     tokenizer: Tokenizer
-    prompt: str = "prompt"
-    """Column of what is read."""
-    response: str = "response"
-    """Column of what is learned."""
+    shape: Literal["auto", "prompt_completion", "question_answer", "alpaca"] = "auto"
+    """What a row looks like; 'auto': the one shape that it fits. The summary tells which."""
+    columns: Mapping[str, str] = attrs.field(factory=dict)
+    """Known column -> what the rows call it: { prompt = "query" }, 'outer.inner' for a nested one."""
+    special_in_content: Special = "text"
+    """A row's own text that spells a control token is read as 'text', or the row is a 'skip', or 'allow': it is one."""
+    fields: tuple[str, ...] = ()
+    """Columns that ride along in the example's `fields`."""
 
-    def process(self, record: Record) -> Iterable[Example | Skip]:
+    def __attrs_post_init__(self) -> None:
+        check_known(self.columns, KNOWN)
+
+    def process(self, record: Record) -> Iterable[AnyExample | Skip]:
         return self.process_block([record])[0]
 
-    def process_block(self, records: Sequence[Record]) -> list[list[Example | Skip]]:
+    def process_block(self, records: Sequence[Record]) -> list[list[AnyExample | Skip]]:
         """What `process` yields for each record."""
-        rows = [self._pair(record) for record in records]
-        encoded = iter(self._encode([row.text for row in rows if isinstance(row, _Pair)]))
-        return [[self._example(next(encoded), row) if isinstance(row, _Pair) else row] for row in rows]
+        return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
-    def _pair(self, record: Record) -> _Pair | Skip:
-        columns = (self.prompt, self.response)
-        if any(column not in record for column in columns):
-            found = ", ".join(map(repr, record)) or "none"
-            return Skip(f"no columns {self.prompt!r} and {self.response!r}: the row has {found}")
-        for column in columns:
-            if not isinstance(record[column], str):
-                return Skip(f"column {column!r} is not text: it holds {type(record[column]).__name__}")
-        if not record[self.response].strip():
-            return Skip("empty response")
-        return _Pair(record[self.prompt], record[self.response])
+    def shape_of(self, record: Record) -> str:
+        """The name of the shape that a row is read as. Raises RowError."""
+        return shape_of(renamed(record, self.columns), self.shape, EXCHANGES).name
 
-    def _encode(self, texts: Sequence[str]) -> list[Encoded]:
-        encoder = self._offsets.encoder
-        return [
-            encoder.encode_plain(encoded.text) if encoder.spells_control(encoded.text) else encoded
-            for encoded in encoder.encode(texts)
-        ]
+    def _plan(self, record: Record) -> Plan | Skip:
+        try:
+            row = renamed(record, self.columns)
+            draft = self._drafter.text(*read_exchange(row, shape_of(row, self.shape, EXCHANGES).name))
+            own, fields = weight(row), riding(record, self.fields)
+        except RowError as reason:
+            return Skip(str(reason))
 
-    def _example(self, encoded: Encoded, pair: _Pair) -> Example | Skip:
-        border = encoded.holder(range(len(pair.prompt), len(encoded.text)))
-        if border is None:
-            return Skip("the tokenizer makes nothing of the response")
-        opening = self._offsets.opening
-        tokens = array("i", [*opening, *encoded.ids, self._eos])
-        read = len(opening) + border
-        weights = array("f", [0.0]) * read + array("f", [1.0]) * (len(tokens) - read)
-        return Example((Segment(tokens, weights),))
+        def build(segments: Sequence[Segment]) -> list[AnyExample]:
+            return [Example(tuple(segments), weight=own, fields=fields, notes=draft.notes)]
+
+        return Plan((draft,), build)
 
     @cached_property
-    def _offsets(self) -> OffsetTokenizer:
-        return offset_tokenizer(self.tokenizer, part=self)
-
-    @cached_property
-    def _eos(self) -> int:
-        eos = self._offsets.vocabulary.eos
-        if eos is None:
-            raise ConfigError("the tokenizer has no eos token, so a response would never be taught to end")
-        return eos
+    def _drafter(self) -> Drafter:
+        return Drafter(offset_tokenizer(self.tokenizer, part=self), self.special_in_content)

@@ -10,15 +10,14 @@ from typing import Any
 
 import attrs
 
-from ike_data.messages import Message
+from ike_data.messages import REASONING, Message
 from ike_data.row_error import RowError
 from ike_data.templates import GENERATION
 
 _FIRST = 0xF0000
 _LAST = 0xFFFFD
 _MARK = re.compile("[\U000f0000-\U000ffffd\U0010fffc\U0010fffd]")
-_REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Keys of a message that hold what was thought; templates may drop it."""
+
 _THINK = re.compile("(</?think>)")
 """Reasoning inside the content: templates take it apart at these, so they stand outside of marks."""
 
@@ -115,7 +114,7 @@ class Marker:
         for key, value in message.items():
             if key == "content":
                 marked[key] = self.content(value, owner)
-            elif key in _REASONING and isinstance(value, str):
+            elif key in REASONING and isinstance(value, str):
                 marked[key] = self.text(value, owner, must_show=False)
             elif key == "tool_calls":
                 marked[key] = [self._call(call, owner) for call in value]

@@ -1,21 +1,21 @@
-"""A row's conversation as chat templates expect it: a list of messages with role, content and what else they have.
+"""A conversation as chat templates expect it: a list of messages with role, content and what else they have.
 
-Two spellings are read: OpenAI's `messages` of role and content, and ShareGPT's `conversations` of from and value.
+Two spellings are read, also mixed: OpenAI's role and content, and ShareGPT's from and value.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import orjson
 
-from ike_core.interfaces import Record
+from ike_data.row_columns import kind, number
 from ike_data.row_error import RowError
 
 Message = dict[str, Any]
 
 ASSISTANT = "assistant"
-COLUMNS = ("messages", "conversations")
-"""Where a conversation is looked for."""
 ROLES: Mapping[str, str] = {
     "system": "system",
     "developer": "developer",
@@ -26,51 +26,68 @@ ROLES: Mapping[str, str] = {
     "tool": "tool",
 }
 """Name in the row -> the template's."""
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a message that hold what was thought; templates may drop it."""
 _SPELLINGS = (("role", "content"), ("from", "value"))
+_THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
-def read_messages(record: Record, *, column: str, roles: Mapping[str, str]) -> list[Message]:
-    """The messages in `column` ('': the one of COLUMNS that the row has), none left out. Raises RowError."""
-    column = column or _column(record)
-    if column not in record:
-        raise RowError(f"no column {column!r}: the row has {_names(record)}")
-    conversation = record[column]
+@attrs.frozen
+class Talk:
+    """A row's conversation."""
+
+    messages: tuple[Message, ...]
+    weights: tuple[float, ...]
+    """Of each message, by its own `weight` or `train`; 1 where it has neither."""
+    tools: Sequence[Any] | None = None
+    """What the template lists."""
+
+    @classmethod
+    def said(cls, *messages: Message) -> "Talk":
+        """Of messages that say no weight."""
+        return cls(messages, (1.0,) * len(messages))
+
+    def __add__(self, other: "Talk") -> "Talk":
+        return Talk(self.messages + other.messages, self.weights + other.weights, self.tools or other.tools)
+
+    def without_reasoning(self) -> "Talk":
+        """As if the assistant had not thought aloud."""
+        return attrs.evolve(self, messages=tuple(map(_without_reasoning, self.messages)))
+
+
+def read_talk(conversation: Any, *, column: str, roles: Mapping[str, str]) -> Talk:
+    """A list of messages, none left out; `column` is where they are from. Raises RowError."""
     if not isinstance(conversation, list):
-        raise RowError(f"no list of messages: column {column!r} holds {_kind(conversation)}")
+        raise RowError(f"no list of messages: column {column!r} holds {kind(conversation)}")
     if not conversation:
         raise RowError(f"no messages: column {column!r} is empty")
-    return [_message(said, f"{column}[{place}]", roles) for place, said in enumerate(conversation)]
+    places = [f"{column}[{place}]" for place in range(len(conversation))]
+    messages = [_message(said, place, roles) for said, place in zip(conversation, places, strict=True)]
+    weights = [_own_weight(message, place) for message, place in zip(messages, places, strict=True)]
+    return Talk(tuple(messages), tuple(weights))
 
 
-def read_tools(record: Record, *, column: str) -> list[Any] | None:
+def read_tools(tools: Any, *, column: str) -> list[Any] | None:
     """The tools that the template lists; a string is read as the JSON it holds. Raises RowError."""
-    tools = _parsed(record.get(column))
+    tools = _parsed(tools)
     if tools is None or tools == []:
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise RowError(f"no list of tools: column {column!r} holds {_kind(tools)}")
+        raise RowError(f"no list of tools: column {column!r} holds {kind(tools)}")
     return tools
-
-
-def _column(record: Record) -> str:
-    present = [column for column in COLUMNS if column in record]
-    if len(present) != 1:
-        which = "two conversations" if present else "no conversation"
-        raise RowError(f"{which}: expected a column {' or '.join(map(repr, COLUMNS))}, the row has {_names(record)}")
-    return present[0]
 
 
 def _message(said: Any, place: str, roles: Mapping[str, str]) -> Message:
     if not isinstance(said, dict):
-        raise RowError(f"no message: {place} is {_kind(said)}")
+        raise RowError(f"no message: {place} is {kind(said)}")
     role_key, content_key = next((keys for keys in _SPELLINGS if keys[0] in said), _SPELLINGS[0])
     role = said.get(role_key)
     if not isinstance(role, str) or role not in roles:
         known = ", ".join(roles)
         raise RowError(f"unknown role {role!r}: in {place}; known are {known}, and the processor's `roles` maps others")
     rest = {key: value for key, value in said.items() if key not in (role_key, content_key) and value is not None}
-    content = _content(said.get(content_key), f"{place} ({role})")
-    message = {"role": roles[role], "content": content or "", **rest}
+    content, thought = _content(said.get(content_key), f"{place} ({role})")
+    message = {"role": roles[role], "content": content or "", **thought, **rest}
     if rest.get("tool_calls"):  # then no content is what OpenAI's API gives, and "" what templates can read
         message["tool_calls"] = _tool_calls(rest["tool_calls"], place)
     elif message["role"] == ASSISTANT and not message["content"].strip():
@@ -80,22 +97,48 @@ def _message(said: Any, place: str, roles: Mapping[str, str]) -> Message:
     return message
 
 
-def _content(content: Any, place: str) -> str | None:
-    """Text; of typed parts the text of all, which must be text."""
+def _own_weight(message: Message, place: str) -> float:
+    """Taken out of the message: it is nothing that the template is to show."""
+    trains = message.pop("train", True)
+    if not isinstance(trains, bool):
+        raise RowError(f"`train` is neither true nor false: in {place} it is {trains!r}")
+    own = number(message.pop("weight", 1.0), f"the weight of {place}")
+    if own < 0.0:
+        raise RowError(f"a weight is negative: that of {place} is {own}")
+    return own if trains else 0.0
+
+
+def _content(content: Any, place: str) -> tuple[str | None, Message]:
+    """Text; of typed parts the text of all, and what was thought apart."""
     if content is None or isinstance(content, str):
-        return content
+        return content, {}
     if not isinstance(content, list):
-        raise RowError(f"content that is not text: {place} holds {_kind(content)}")
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    if not all(isinstance(text, str) for text in texts):
-        raise RowError(f"content that is not text: {place} holds parts of other kinds")
-    return "".join(texts)  # type: ignore[arg-type]  # checked on the line above
+        raise RowError(f"content that is not text: {place} holds {kind(content)}")
+    said: list[str] = []
+    thought: list[str] = []
+    for part in content:
+        sort = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text", part.get(sort)) if sort in ("text", "reasoning", "thinking") else None
+        if not isinstance(text, str):
+            raise RowError(f"content that is not text: {place} holds parts of other kinds")
+        (said if sort == "text" else thought).append(text)
+    return "".join(said), {"reasoning_content": "".join(thought)} if thought else {}
+
+
+def _without_reasoning(message: Message) -> Message:
+    if message["role"] != ASSISTANT:
+        return message
+    kept = {key: value for key, value in message.items() if key not in REASONING}
+    kept["content"] = _THOUGHT.sub("", kept["content"])
+    if not kept["content"].strip() and not kept.get("tool_calls"):
+        raise RowError("empty assistant content: nothing is left without the reasoning")
+    return kept
 
 
 def _tool_calls(calls: Any, place: str) -> list[Message]:
     """With arguments as an object, which is what templates expect; OpenAI's API gives them as a string of JSON."""
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise RowError(f"no list of tool calls: {place} holds {_kind(calls)}")
+        raise RowError(f"no list of tool calls: {place} holds {kind(calls)}")
     read = []
     for call in calls:
         function = call.get("function", call)
@@ -113,11 +156,3 @@ def _parsed(value: Any) -> Any:
         return orjson.loads(value)
     except orjson.JSONDecodeError:
         return value
-
-
-def _names(record: Record) -> str:
-    return ", ".join(map(repr, record)) or "no columns"
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else f"a {type(value).__name__}"

@@ -9,7 +9,7 @@ from ike_core.errors import DataError
 from ike_data.conversation import Conversation
 from ike_data.encoding import Encoder, Span
 from ike_data.marks import strings
-from ike_data.messages import ROLES, Message, read_messages
+from ike_data.messages import ROLES, Message, read_talk
 from ike_data.row_error import RowError
 from ike_data.templates import ChatTemplate
 from ike_data.turns import own_spans
@@ -27,7 +27,7 @@ class Prompter:
     def tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """With the generation prompt. DataError where the messages or the template can't be used."""
         try:
-            read = read_messages({"messages": list(messages)}, column="messages", roles=ROLES)
+            read = list(read_talk(list(messages), column="messages", roles=ROLES).messages)
             text = self.template.render(read, None, add_generation_prompt=True)
             encoded = self.encoder.restrict(self.encoder.encode([text])[0], self._own(read, text))
         except RowError as error:

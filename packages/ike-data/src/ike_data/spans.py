@@ -1,5 +1,6 @@
-"""Which characters of a rendered conversation are the assistant's: for each turn, what the template renders after the
-header that a generation starts from, up to and with its end-of-turn.
+"""Which characters of a rendered conversation are a turn's: what the template renders after the header that a
+generation starts from (with others than the assistant: after what precedes any text of theirs), up to and with its
+end-of-turn.
 
 The rendering is taken as it is, and nothing is assumed of the template. Where texts lie is known from marks
 (`ike_data.marks`); what stands between them is the template's. Where in there a turn starts and ends is found by
@@ -15,16 +16,15 @@ is compared, never a whole prefix. What can't be placed so is refused, with the 
 """
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
 
 import attrs
 
 from ike_data.conversation import Conversation, after
 from ike_data.encoding import Span
 from ike_data.marks import MarkedText
-from ike_data.messages import ASSISTANT, Message
+from ike_data.messages import ASSISTANT, Message, Talk
 from ike_data.row_error import RowError
 from ike_data.templates import ChatTemplate
 from ike_data.turns import Turn, find_turns, generated, own_spans
@@ -39,37 +39,48 @@ class Rendering:
 
     text: str
     turns: tuple[Span, ...]
-    """The assistant's, in order."""
+    """Those that were asked for."""
     own: tuple[Span, ...] | None
-    """Where the template spells control tokens, if the row's texts spell some too; None: all are the template's."""
+    """Where the template spells control tokens, if the row's texts spell some too; None: all are the template's, or
+    it was not asked."""
+    spells: bool
+    """Whether the row's own texts spell control tokens."""
 
 
 @attrs.frozen(eq=False)
 class TurnFinder:
-    """Finds the assistant's turns in what one template renders."""
+    """Finds turns in what one template renders."""
 
     template: ChatTemplate
     control: re.Pattern[str]
     """Matches the control tokens: the first behind a turn end it."""
     _decisions: dict[Hashable, int] = attrs.field(factory=dict, init=False)
 
-    def find(self, messages: Sequence[Message], tools: Sequence[Any] | None) -> Rendering:
-        """Raises RowError where there is no turn of the assistant, or one can't be placed exactly."""
-        if all(message["role"] != ASSISTANT for message in messages):
-            roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
-            raise RowError(f"no assistant turn: {len(messages)} messages by {roles}")
-        text = self.template.render(messages, tools)
-        conversation = Conversation.of(self.template, messages, tools)
+    def find(self, talk: Talk, learned: Sequence[int], *, allows_special: bool = False) -> Rendering:
+        """With the turns at the places `learned`. Raises RowError where one can't be placed exactly.
+
+        `allows_special`: whose a control token is need not be known.
+        """
+        text = self.template.render(list(talk.messages), talk.tools)  # templates add lists to it
+        conversation = Conversation.of(self.template, talk.messages, talk.tools)
         marked = conversation.whole()
         if marked.text != text:
             raise RowError("can't tell whose text is whose: the chat template renders the marked row otherwise")
-        turns = find_turns(marked, conversation.marker, messages)
+        claims = self._claims(marked, talk.messages)
+        turns = find_turns(marked, conversation.marker, talk.messages, learned)
+        spans = [self._span(conversation, marked, turn, claims.get(turn.message)) for turn in turns]
+        marker = conversation.marker
+        if allows_special:
+            spells = any(map(self.control.search, [*marker.unmarked, *(said.text for said in marker.said)]))
+            return Rendering(text, tuple(spans), None, spells=spells)
+        own = own_spans(marked, marker, self.control)
+        return Rendering(text, tuple(spans), own, spells=own is not None)
+
+    def _claims(self, marked: MarkedText, messages: Sequence[Message]) -> Mapping[int, Span]:
+        """What `{% generation %}` says of each message of the assistant; nothing where it does not say one each."""
         claims = generated(marked)
-        spans = []
-        for place, turn in enumerate(turns):
-            claim = claims[place] if len(claims) == len(turns) else None
-            spans.append(self._span(conversation, marked, turn, claim))
-        return Rendering(text, tuple(spans), own_spans(marked, conversation.marker, self.control))
+        answers = [place for place, message in enumerate(messages) if message["role"] == ASSISTANT]
+        return dict(zip(answers, claims, strict=True)) if len(claims) == len(answers) else {}
 
     def _span(self, conversation: Conversation, marked: MarkedText, turn: Turn, claim: Span | None) -> Span:
         """Where the turn lies; what `{% generation %}` claims, if that is true of it."""
@@ -101,11 +112,18 @@ class TurnFinder:
         lead = marked.text[turn.before_position : turn.first.position]
         trail = marked.text[turn.last.position : turn.limit]
         start = self._decided(
-            ("start", lead, conversation.marker.said[turn.first.text].indent, turn.speaker_before, turn.first.opens),
+            (
+                "start",
+                turn.role,
+                lead,
+                conversation.marker.said[turn.first.text].indent,
+                turn.speaker_before,
+                turn.first.opens,
+            ),
             lambda: _start(conversation, turn, lead),
         )
         end = self._decided(
-            ("end", trail, turn.speaker_after, turn.calls), lambda: self._end(conversation, turn, trail)
+            ("end", turn.role, trail, turn.speaker_after, turn.calls), lambda: self._end(conversation, turn, trail)
         )
         return turn.before_position + start, turn.last.position + end
 
@@ -131,7 +149,7 @@ class TurnFinder:
         if end is None and turn.speaker_after is None:
             end = self._ending(conversation, turn, alone)
         if end is None:
-            raise RowError(f"no end-of-turn: behind the assistant's text the chat template has {trail[:40]!r}")
+            raise RowError(f"no end-of-turn: behind the turn's text the chat template has {trail[:40]!r}")
         return end
 
     def _ending(self, conversation: Conversation, turn: Turn, trail: str) -> int | None:
@@ -146,6 +164,8 @@ class TurnFinder:
 
 def _start(conversation: Conversation, turn: Turn, lead: str) -> int:
     """Where in what precedes the turn's first text its header ends."""
+    if turn.role != ASSISTANT:
+        return _start_without_prompt(conversation, turn, lead)
     prompted = after(conversation.part(turn.message, add_generation_prompt=True), turn.before)
     bare = after(conversation.part(turn.message), turn.before)
     if prompted is not None and prompted == bare:
@@ -159,17 +179,17 @@ def _start(conversation: Conversation, turn: Turn, lead: str) -> int:
                 return len(own)  # the prompt goes on with what this turn does not have, such as an opened think block
             if header and own.endswith(header):
                 return len(own)
-    raise RowError(f"can't place a turn's start: before the assistant's text the chat template has {lead[-40:]!r}")
+    raise RowError(f"can't place a turn's start: before the turn's text the chat template has {lead[-40:]!r}")
 
 
 def _start_without_prompt(conversation: Conversation, turn: Turn, lead: str) -> int:
-    """The template knows no generation prompt: the header is what stands before any answer."""
-    reply = conversation.part(turn.message, speaker=ASSISTANT)
+    """Where no generation prompt tells, the header is what stands before any text of theirs."""
+    reply = conversation.part(turn.message, speaker=turn.role)
     header = after(reply, turn.before, until=len(conversation.marker.said))
     for candidate in () if header is None else (header, header.rstrip()):
         if lead.startswith(candidate):
             return len(candidate)
-    raise RowError(f"can't place a turn's start: before the assistant's text the chat template has {lead[-40:]!r}")
+    raise RowError(f"can't place a turn's start: before the turn's text the chat template has {lead[-40:]!r}")
 
 
 def _generation_prompt(conversation: Conversation) -> str:

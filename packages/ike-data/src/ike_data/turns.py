@@ -1,22 +1,23 @@
-"""The assistant's turns in a marked rendering: which marks are whose, and what stands next to them."""
+"""The turns to learn in a marked rendering: which marks are whose, and what stands next to them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from ike_data.encoding import Span
 from ike_data.marks import Mark, MarkedText, Marker, Said
-from ike_data.messages import ASSISTANT, Message
+from ike_data.messages import Message
 from ike_data.row_error import RowError
 
 
 @attrs.frozen
 class Turn:
-    """One message of the assistant in a rendering."""
+    """A message to learn, in a rendering."""
 
     message: int
     """Its place in the conversation."""
+    role: str
     calls: bool
     """Whether it calls tools."""
     before: Mark | None
@@ -36,15 +37,11 @@ class Turn:
         return 0 if self.before is None else self.before.position
 
 
-def find_turns(marked: MarkedText, marker: Marker, messages: Sequence[Message]) -> list[Turn]:
-    """In the order of the conversation. Raises RowError where a text does not show, or shows twice."""
+def find_turns(marked: MarkedText, marker: Marker, messages: Sequence[Message], learned: Iterable[int]) -> list[Turn]:
+    """The messages at the places `learned`. Raises RowError where a text does not show, or shows twice."""
     marks = [mark for mark in marked.marks if mark.text >= 0]
     _check_shown(marks, marker.said)
-    turns = []
-    for place, message in enumerate(messages):
-        if message["role"] == ASSISTANT:
-            turns.append(_turn(place, messages, marks, marked, marker))
-    return turns
+    return [_turn(place, messages, marks, marked, marker) for place in learned]
 
 
 def _turn(place: int, messages: Sequence[Message], marks: list[Mark], marked: MarkedText, marker: Marker) -> Turn:
@@ -57,6 +54,7 @@ def _turn(place: int, messages: Sequence[Message], marks: list[Mark], marked: Ma
     before = marks[first - 1] if first else None
     return Turn(
         message=place,
+        role=messages[place]["role"],
         calls="tool_calls" in messages[place],
         before=before,
         first=marks[first],
