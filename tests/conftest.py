@@ -1,6 +1,9 @@
 """What every test needs: no network, the CPU, and the data beside the project where it is there."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,10 @@ from hypothesis import settings
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# No test reads what an earlier one has kept for the user, or leaves anything there.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ike-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # A busy machine is no failing property.
 settings.register_profile("ike", deadline=None)

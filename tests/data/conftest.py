@@ -120,6 +120,9 @@ def read(tmp_path: Path) -> Callable[..., DatasetParts]:
             "holdout": None,
             "folder": tmp_path / "run",
             "world": OneRank(),
+            "cache": tmp_path / "cache",
+            "workers": 1,
+            "say": lambda line: None,
             **options,
         }
         return read_dataset(name, [files] if isinstance(files, str) else files, processor, **asked)

@@ -87,7 +87,7 @@ def test_a_dataset_is_read_from_any_end(write, read) -> None:
 def test_tokens_are_views_into_the_file(write, read) -> None:
     example = read(write("a.jsonl", numbers(1)), Numbers()).kept[0]
     assert isinstance(example.trunk.tokens, memoryview)
-    assert (example.trunk.tokens.itemsize, example.trunk.tokens.readonly) == (4, True)
+    assert (example.trunk.tokens.itemsize, example.trunk.tokens.readonly) == (2, True)
 
 
 def test_a_user_s_class_is_given_each_row_and_its_skips_are_kept(write, read, ledger) -> None:

@@ -49,6 +49,9 @@ too_long = "truncate_right"
 processor = { uses = "ike_data:InstructionProcessor", columns = { prompt = "question", response = "answer" } }
 [data.holdout]
 count = 5
+[data]
+cache = "processed"
+workers = 2
 [data.ledger]
 budget = 0.5
 [objective]
@@ -171,7 +174,7 @@ def absolute(value: Any, key: str) -> Any:
         return {name: absolute(inner, name) for name, inner in value.items()}
     if key == "files":
         return [str(Path.cwd() / name) for name in value]
-    return str(Path.cwd() / value) if key in ("root", "path", "output") else value
+    return str(Path.cwd() / value) if key in ("root", "path", "output", "cache") else value
 
 
 def is_part_of(part: Any, whole: Any) -> bool:

@@ -44,6 +44,8 @@ def test_all_sections_were_looked_at() -> None:
         ("data.train.processor.system", "identity"),
         ("data.valid.helpful.max_tokens", "mechanics"),
         ("data.ledger.budget", "mechanics"),
+        ("data.cache", "mechanics"),
+        ("data.workers", "mechanics"),
         ("data.holdout.count", "identity"),
         ("engine.zero_stage", "mechanics"),
         ("engine.raw.bf16", "identity"),

@@ -78,6 +78,9 @@ class DatasetBuilder:
             holdout=holdout,
             folder=self.folder,
             world=self.world,
+            cache=self.config.data.cache,
+            workers=0 if self.config.data.workers == "auto" else self.config.data.workers,
+            say=self.say,
         )
         self.say(parts.summary)
         return parts.kept, parts.held_out

@@ -21,6 +21,8 @@ Record = Mapping[str, Any]
 """A row as the file says it."""
 Tensor = Any
 Module = Any
+Say = Callable[[str], None]
+"""Takes one line for whoever watches."""
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +117,14 @@ class DatasetReader(Protocol):
         holdout: "Holdout | None",
         folder: Path,
         world: "World",
-    ) -> "DatasetParts": ...
+        cache: Path | None,
+        workers: int,
+        say: Say,
+    ) -> "DatasetParts":
+        """`cache`: where what was processed is kept for later runs, None: the user's own place for it. `workers`:
+        processes that process rows, 0: as many as there are cores, where it takes long. `say`: one line for the
+        console, at once."""
+        ...
 
 
 @attrs.frozen

@@ -31,6 +31,8 @@ class Announcement:
     error: str = ""
     """Name of the error's class in ike_core.errors."""
     message: str = ""
+    place: str = ""
+    """Folder of the store, when it is ready."""
 
 
 @attrs.define
@@ -38,6 +40,8 @@ class Announcer:
     """The builder's side."""
 
     path: Path
+    place: str = ""
+    """Folder of the store; to be set before the end of `announcing`."""
     _last: float = 0.0
 
     def progress(self, rows: int) -> None:
@@ -59,7 +63,7 @@ class Announcer:
             what = f"the rank that prepares the data failed: {type(error).__name__}: {error}"
             self._write(Announcement("failed", error=DataError.__name__, message=what))
             raise
-        self._write(Announcement("ready"))
+        self._write(Announcement("ready", place=self.place))
 
     def _write(self, announcement: Announcement) -> None:
         partial = self.path.with_name(f"{self.path.name}.partial")
@@ -67,14 +71,14 @@ class Announcer:
         partial.replace(self.path)
 
 
-def wait_until_ready(path: Path, *, silence_seconds: float = SILENCE_SECONDS) -> None:
-    """Returns when the builder is done; raises the error that it raised, or DataError when it fell silent."""
+def wait_until_ready(path: Path, *, silence_seconds: float = SILENCE_SECONDS) -> str:
+    """The store's folder, when the builder is done; raises its error, or DataError when it fell silent."""
     seen: Announcement | None = None
     deadline = time.monotonic() + silence_seconds
     while time.monotonic() < deadline:
         said = _read(path)
         if said is not None and said.state == "ready":
-            return
+            return said.place
         if said is not None and said.state == "failed":
             raise _error(said)
         if said != seen:

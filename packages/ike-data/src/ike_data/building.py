@@ -1,111 +1,137 @@
-"""Rows to a store, once per host: read, process, fit to the length, write, and account for every row."""
+"""Rows to a store, once: read, process, fit to the length, write, and account for every row."""
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import attrs
-import orjson
 
 from ike_core.errors import DataError
-from ike_core.examples import Skip
-from ike_core.interfaces import DataProcessor, Holdout
-from ike_data.columns import ColumnWriter
-from ike_data.holdout import held_out_rows
-from ike_data.ledger import Entry, Ledger
+from ike_core.examples import AnyExample, Skip
+from ike_core.interfaces import DataProcessor, Record, Say
+from ike_data.ledger import Budget, Entry, Tally
 from ike_data.lengths import fit
 from ike_data.producing import Yield, produce
 from ike_data.rows import Row, read_rows
-from ike_data.store import Store, StoreWriter
+from ike_data.store.block import Block, Packer
+from ike_data.store.writer import StoreWriter
+from ike_data.workers import processed
 
 BLOCK_ROWS = 256
 """Rows a tokenizer is given at once: enough for it to use its threads, few enough to hold."""
+RECORD_SECONDS = 5.0
+"""How much work a kill may cost."""
 
-KEPT, HELD_OUT = "kept", "held_out"
-"""Columns of places in the store; absent where no rows are held out."""
-SUMMARY = "summary.json"
+
+@attrs.frozen(kw_only=True)
+class Preparation:
+    """What is done to rows; it travels to worker processes."""
+
+    processor: DataProcessor
+    max_tokens: int
+    too_long: str
+
+    def block(self, first: int, rows: Sequence[Row]) -> Block:
+        """What rows `first` and those behind it give. DataError where the processor raises, or yields no examples."""
+        packer = Packer()
+        entries: list[Entry] = []
+        unusable = 0
+        for number, (source, items) in enumerate(self._produced(rows), first):
+            is_used = True
+            for kept in self._kept(source, items):
+                if isinstance(kept, Entry):
+                    entries.append(kept)
+                    is_used = is_used and kept.kind != "skipped"
+                else:
+                    self._pack(packer, kept, source, row=number)
+            unusable += not is_used
+        return packer.block(rows=len(rows), unusable=unusable, entries=entries)
+
+    def examples(self, source: str, record: Record) -> list[AnyExample]:
+        """What is kept of one row."""
+        ((_, items),) = self._produced([(source, record)])
+        return [kept for kept in self._kept(source, items) if not isinstance(kept, Entry)]
+
+    def _produced(self, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Yield]]]:
+        readable = [(source, record) for source, record in rows if not isinstance(record, Skip)]
+        produced = iter(produce(self.processor, readable))
+        for source, record in rows:
+            yield source, [record] if isinstance(record, Skip) else next(produced)
+
+    def _kept(self, source: str, items: Sequence[Yield]) -> Iterator[Entry | AnyExample]:
+        """Of what one row gave: examples that fit, and what goes to the ledger."""
+        if not items:
+            yield Entry(source, "the processor yielded nothing")
+        for item in items:
+            name = item.source or source
+            if isinstance(item, Skip):
+                yield Entry(name, item.reason)
+                continue
+            fitted, unused = fit(item, max_tokens=self.max_tokens, too_long=self.too_long)
+            if isinstance(fitted, Skip):
+                yield Entry(name, fitted.reason, tokens=unused)
+                continue
+            if unused:
+                yield Entry(name, f"{self.too_long}: {len(item)} tokens", "truncated", unused)
+            for note in item.notes:
+                yield Entry(name, note, "altered")
+            yield fitted if fitted.source == name else attrs.evolve(fitted, source=name)
+
+    def _pack(self, packer: Packer, example: AnyExample, source: str, *, row: int) -> None:
+        try:
+            packer.add(example, row)
+        except (TypeError, ValueError, OverflowError) as error:
+            who = type(self.processor).__name__
+            raise DataError(f"{source}: {who} yielded what can't be stored: {error}") from error
 
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """What is to be built; see `DatasetReader` of ike_core.interfaces."""
+    """What is to be built."""
 
-    name: str
     files: Sequence[str]
-    processor: DataProcessor
     limit: int
-    max_tokens: int
-    too_long: str
-    budget: float
-    holdout: Holdout | None
+    preparation: Preparation
+    workers: int
+    """Processes; 0: as many as this one has cores, if it takes long enough."""
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in their order."""
+        return read_rows(self.files, limit=self.limit)
 
 
-def build(request: Request, folder: Path, ledger: Ledger, progress: Callable[[int], None]) -> None:
-    """The store of a request in an empty folder; `progress` is told the rows read. DataError past the budget."""
+def build(
+    request: Request,
+    folder: Path,
+    *,
+    budget: Budget,
+    description: Mapping[str, Any],
+    progress: Callable[[Tally], None],
+    say: Say,
+) -> None:
+    """The store of a request in a folder; goes on where an earlier build of the same request was stopped.
+
+    DataError where the rows, or the processor, are unfit; OSError where the folder can't hold it.
+    """
     with StoreWriter.open(folder) as writer:
-        for block in _blocks(read_rows(request.files, limit=request.limit)):
-            for source, items in _produced(request.processor, block):
-                ledger.count(_keep(request, writer, source, items, row=ledger.rows))
-            ledger.check_early()
-            progress(ledger.rows)
-    ledger.check(request.budget)
-    store = Store.open(folder)
-    if request.holdout is not None:
-        _split(store, folder, held_out_rows(ledger.rows, request.holdout))
-    (folder / SUMMARY).write_bytes(orjson.dumps(_summary(request.name, store, ledger)))
+        rows = islice(request.rows(), writer.tally.rows, None)
+        recorded = time.monotonic()
+        for batch, block in processed(request.preparation, _batches(rows, writer.tally.rows), request.workers, say):
+            for number, (source, record) in enumerate(batch, writer.tally.rows):
+                if not isinstance(record, Skip):
+                    writer.sample(number, source, record)
+            writer.append(block)
+            budget.check_early(writer.tally)
+            progress(writer.tally)
+            if time.monotonic() - recorded > RECORD_SECONDS:
+                writer.record()
+                recorded = time.monotonic()
+        writer.finish(description)
 
 
-def _keep(request: Request, writer: StoreWriter, source: str, items: Sequence[Yield], *, row: int) -> Iterator[Entry]:
-    """Writes what one row gave; yields what goes to the ledger."""
-    if not items:
-        yield Entry(source, "the processor yielded nothing")
-    for item in items:
-        if isinstance(item, Skip):
-            yield Entry(item.source or source, item.reason)
-            continue
-        fitted, unused = fit(item, max_tokens=request.max_tokens, too_long=request.too_long)
-        if isinstance(fitted, Skip):
-            yield Entry(item.source or source, fitted.reason, tokens=unused)
-            continue
-        if unused:
-            yield Entry(item.source or source, f"{request.too_long}: {len(item)} tokens", "truncated", unused)
-        for note in item.notes:
-            yield Entry(item.source or source, note, "altered")
-        try:
-            writer.add(attrs.evolve(fitted, source=item.source or source, notes=()), row)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(
-                f"{source}: {type(request.processor).__name__} yielded what can't be stored: {error}"
-            ) from error
-
-
-def _produced(processor: DataProcessor, block: Sequence[Row]) -> Iterator[tuple[str, Sequence[Yield]]]:
-    readable = [(source, record) for source, record in block if not isinstance(record, Skip)]
-    produced = iter(produce(processor, readable))
-    for source, record in block:
-        yield source, [record] if isinstance(record, Skip) else next(produced)
-
-
-def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while block := list(islice(rows, BLOCK_ROWS)):
-        yield block
-
-
-def _split(store: Store, folder: Path, held_out: frozenset[int]) -> None:
-    with ColumnWriter(folder / KEPT, "q") as kept, ColumnWriter(folder / HELD_OUT, "q") as apart:
-        for place, row in enumerate(store.rows):
-            (apart if row in held_out else kept).append(place)
-
-
-def _summary(name: str, store: Store, ledger: Ledger) -> str:
-    tokens = sum(store.size(place) for place in range(len(store)))
-    supervised = sum(store.columns["supervised"])
-    line = (
-        f"{name} data: {ledger.rows:,} rows, {len(store):,} examples, {tokens:,} tokens, {supervised:,.0f} supervised"
-    )
-    if ledger.unusable:
-        line += f"; {ledger.unusable:,} rows not used ({ledger.counts('skipped')})"
-    for kind in ("truncated", "altered"):
-        if counts := ledger.counts(kind):
-            line += f"; {counts}"
-    return line
+def _batches(rows: Iterator[Row], first: int) -> Iterator[tuple[int, list[Row]]]:
+    while batch := list(islice(rows, BLOCK_ROWS)):
+        yield first, batch
+        first += len(batch)

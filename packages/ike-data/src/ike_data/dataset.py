@@ -1,21 +1,32 @@
 """`read_dataset`: files to a dataset that every rank of a host maps, and one rank of it has made."""
 
-import shutil
-from collections.abc import Sequence
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
-import orjson
-
-from ike_core.interfaces import DataProcessor, DatasetParts, Holdout, World
+from ike_core.interfaces import DataProcessor, DatasetParts, Holdout, Say, World
 from ike_data.announcing import Announcer, wait_until_ready
-from ike_data.building import HELD_OUT, KEPT, SUMMARY, Request, build
-from ike_data.columns import read_column
-from ike_data.ledger import Ledger
-from ike_data.store import Store, StoredDataset
+from ike_data.building import Preparation, Request
+from ike_data.fresh import check_fresh
+from ike_data.holdout import held_out_rows
+from ike_data.kept import Builder, user_cache
+from ike_data.ledger import Budget, Tally
+from ike_data.store.columns import ColumnFile, map_column
+from ike_data.store.reader import Store, StoredDataset
 
 DATA = "data"
 LEDGER = "ledger.jsonl"
+KEPT, HELD_OUT = "kept", "held_out"
+"""Columns of places in the store; absent where no rows are held out."""
+SAY_SECONDS = 30.0
+"""Between lines for the console while a store is made."""
+PLACES = 1 << 16
+"""Written at once."""
+STORE = "store"
+"""A store that can't be kept for later runs."""
 
 
 def read_dataset(
@@ -30,23 +41,18 @@ def read_dataset(
     holdout: Holdout | None,
     folder: Path,
     world: World,
+    cache: Path | None,
+    workers: int,
+    say: Say,
 ) -> DatasetParts:
     """Collective. The examples of some files; see `DatasetReader` of ike_core.interfaces.
 
-    On each host the rank with local_rank 0 processes the rows into `folder/data/<name>/host-<its rank>` and the others
-    map what it made. Rows that were not used, or were cut, are in `folder/ledger.jsonl`. DataError, the same on every
-    rank, where files can't be read or more rows than the budget's share can't be used.
+    On each host the rank with local_rank 0 finds the store of these rows in `cache`, or makes it there, and the others
+    map it. Rows that were not used, or not as they are, are in `folder/ledger.jsonl`. DataError, the same on every
+    rank, where files can't be read, more rows than the budget's share can't be used, or the processor gives something
+    else for a row than it gave before.
     """
-    request = Request(
-        name=name,
-        files=files,
-        processor=processor,
-        limit=limit,
-        max_tokens=max_tokens,
-        too_long=too_long,
-        budget=budget,
-        holdout=holdout,
-    )
+    preparation = Preparation(processor=processor, max_tokens=max_tokens, too_long=too_long)
     attempt = uuid4().hex
     if world.size > 1:
         attempt = world.broadcast(attempt)  # so that no rank takes what an earlier run left in the folder for today's
@@ -55,32 +61,55 @@ def read_dataset(
     if world.local_rank == 0:
         announcer = Announcer(announcement)
         with announcer.announcing():
-            _build(request, place, Ledger(name, folder / LEDGER), announcer, keeps_ledger=world.rank == 0)
+            for earlier in place.parent.glob(f"{place.name}.*.json"):
+                earlier.unlink(missing_ok=True)
+            builder = Builder(
+                request=Request(files=files, limit=limit, preparation=preparation, workers=workers),
+                name=name,
+                cache=cache or user_cache(),
+                own=place / STORE,
+                budget=Budget(name, budget, folder / LEDGER),
+                keeps_ledger=world.rank == 0,
+                progress=_progress(name, announcer, say),
+                say=say,
+            )
+            store = builder.store()
+            check_fresh(name, store, preparation)
+            place.mkdir(parents=True, exist_ok=True)
+            if holdout is not None:
+                _split(store, place, held_out_rows(store.manifest.tally.rows, holdout))
+            announcer.place = str(store.folder)
     else:
-        wait_until_ready(announcement)
-    return _map(place, has_holdout=holdout is not None)
-
-
-def _build(request: Request, place: Path, ledger: Ledger, announcer: Announcer, *, keeps_ledger: bool) -> None:
-    for earlier in place.parent.glob(f"{place.name}*.json"):
-        earlier.unlink(missing_ok=True)
-    partial = place.with_name(f"{place.name}.partial")
-    for left_over in (partial, place):
-        shutil.rmtree(left_over, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        build(request, partial, ledger, announcer.progress)
-        partial.rename(place)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if keeps_ledger:
-            ledger.write()
-
-
-def _map(place: Path, *, has_holdout: bool) -> DatasetParts:
-    store = Store.open(place)
-    summary = orjson.loads((place / SUMMARY).read_bytes())
-    if not has_holdout:
+        store = Store.open(Path(wait_until_ready(announcement)))
+    summary = store.manifest.tally.summary(name)
+    if holdout is None:
         return DatasetParts(StoredDataset(store, range(len(store))), None, summary)
-    kept, held_out = (StoredDataset(store, read_column(place / column, "q")) for column in (KEPT, HELD_OUT))
+    kept, held_out = (StoredDataset(store, map_column(place / column, "q")) for column in (KEPT, HELD_OUT))
     return DatasetParts(kept, held_out, summary)
+
+
+def _progress(name: str, announcer: Announcer, say: Say) -> Callable[[Tally], None]:
+    """A sign of life for the other ranks, and now and then for whoever watches."""
+    began = said = time.monotonic()
+
+    def progress(tally: Tally) -> None:
+        nonlocal said
+        announcer.progress(tally.rows)
+        now = time.monotonic()
+        if now - said > SAY_SECONDS:
+            said = now
+            say(f"{name} data: {tally.rows:,} rows read, {tally.tokens:,} tokens, {now - began:,.0f} s")
+
+    return progress
+
+
+def _split(store: Store, folder: Path, held_out: frozenset[int]) -> None:
+    """Writes which of the store's examples are whose."""
+    apart = sorted(place for row in held_out for place in store.places(row))
+    kept, held = (ColumnFile.open(folder / name, "q") for name in (KEPT, HELD_OUT))
+    held.extend(array("q", apart))
+    for before, after in pairwise((-1, *apart, len(store))):
+        for start in range(before + 1, after, PLACES):
+            kept.extend(array("q", range(start, min(start + PLACES, after))))
+    kept.close()
+    held.close()

@@ -1,9 +1,8 @@
-"""Rows that were not used, or not used whole: each with its place and the reason; a budget stops the run."""
+"""Rows that were not used, not used whole, or altered: each with its place and the reason; a budget stops the run."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import orjson
@@ -33,61 +32,102 @@ class Entry:
 
 
 @attrs.define
-class Ledger:
-    """The entries of one dataset. Grows while rows are read."""
+class Tally:
+    """What is known of rows without holding them. Grows while they are read."""
 
-    name: str
-    path: Path
-    """Where `write` puts it."""
     rows: int = 0
-    """Rows read so far."""
+    """Read."""
     unusable: int = 0
     """Rows with an entry that counts."""
-    entries: list[Entry] = attrs.field(factory=list)
+    examples: int = 0
+    tokens: int = 0
+    """Of all examples, trunks once."""
+    supervised: float = 0.0
+    """Sum of token weight x row weight."""
+    reasons: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    """kind -> reason up to its colon -> entries."""
+    first: list[Entry] = attrs.field(factory=list)
+    """The first rows skipped."""
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> "Tally":
+        """From its JSON."""
+        return cls(**{**said, "first": [Entry(**entry) for entry in said["first"]]})
 
     def count(self, entries: Iterable[Entry]) -> None:
-        """One more row was read, and gave these entries."""
-        added = list(entries)
-        self.rows += 1
-        self.unusable += any(entry.kind == "skipped" for entry in added)
-        self.entries += added
-
-    def check_early(self) -> None:
-        """DataError when the files are of another shape than the processor reads."""
-        if self.rows == self.unusable >= EARLY:
-            raise DataError(self._refusal(f"none of the first {self.rows} rows can be used"))
-
-    def check(self, budget: float) -> None:
-        """DataError when more rows than the budget's share can't be used, or none can."""
-        if self.rows == 0:
-            raise DataError(f"{self.name} data: its files have no rows")
-        if self.rows == self.unusable:
-            raise DataError(self._refusal(f"none of {self.rows} rows can be used"))
-        if self.unusable > budget * self.rows:
-            share = f"{self.unusable} of {self.rows} rows ({self.unusable / self.rows:.1%}) can't be used"
-            raise DataError(self._refusal(f"{share}, and data.ledger.budget allows {budget:.1%}"))
+        """Entries of rows that were read."""
+        for entry in entries:
+            counts = self.reasons.setdefault(entry.kind, {})
+            reason = entry.reason.partition(":")[0]
+            counts[reason] = counts.get(reason, 0) + 1
+            if entry.kind == "skipped" and len(self.first) < ROWS_SHOWN:
+                self.first.append(entry)
 
     def counts(self, kind: Kind) -> str:
         """`3 empty response, 2 too long`, the most frequent first."""
-        counted = Counter(entry.reason.partition(":")[0] for entry in self.entries if entry.kind == kind)
-        return ", ".join(f"{count} {reason}" for reason, count in counted.most_common())
+        counted = sorted(self.reasons.get(kind, {}).items(), key=lambda item: -item[1])
+        return ", ".join(f"{count} {reason}" for reason, count in counted)
 
-    def write(self) -> None:
-        """One JSON object a line; what other datasets wrote there stays."""
-        path = self.path
-        lines = [line for line in _lines(path) if orjson.loads(line)["data"] != self.name]
-        lines += [orjson.dumps({"data": self.name, **attrs.asdict(entry)}) for entry in self.entries]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_bytes(b"".join(line + b"\n" for line in lines))
-        partial.replace(path)
-
-    def _refusal(self, what: str) -> str:
-        skipped = [entry for entry in self.entries if entry.kind == "skipped"]
-        shown = [f"  {entry.source}: {entry.reason}" for entry in skipped[:ROWS_SHOWN]]
-        more = [f"  and {len(skipped) - ROWS_SHOWN} more in {self.path}"] if len(skipped) > ROWS_SHOWN else []
-        return "\n".join([f"{self.name} data: {what}: {self.counts('skipped')}", *shown, *more])
+    def summary(self, name: str) -> str:
+        """One line for the console."""
+        line = (
+            f"{name} data: {self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens, "
+            f"{self.supervised:,.0f} supervised"
+        )
+        if self.unusable:
+            line += f"; {self.unusable:,} rows not used ({self.counts('skipped')})"
+        kinds: tuple[Kind, ...] = ("truncated", "altered")
+        return "; ".join([line, *filter(None, map(self.counts, kinds))])
 
 
-def _lines(path: Path) -> list[bytes]:
-    return path.read_bytes().splitlines() if path.exists() else []
+@attrs.frozen
+class Budget:
+    """How much of a dataset may be unusable."""
+
+    name: str
+    """Of the dataset."""
+    share: float
+    """Of its rows."""
+    ledger: Path
+    """Where all entries can be read."""
+
+    def check_early(self, tally: Tally) -> None:
+        """DataError when the files are of another shape than the processor reads."""
+        if tally.rows == tally.unusable >= EARLY:
+            raise DataError(self._refusal(tally, f"none of the first {tally.rows} rows can be used"))
+
+    def check(self, tally: Tally) -> None:
+        """DataError when more rows than the budget's share can't be used, or none can."""
+        if tally.rows == 0:
+            raise DataError(f"{self.name} data: its files have no rows")
+        if tally.rows == tally.unusable:
+            raise DataError(self._refusal(tally, f"none of {tally.rows} rows can be used"))
+        if tally.unusable > self.share * tally.rows:
+            share = f"{tally.unusable} of {tally.rows} rows ({tally.unusable / tally.rows:.1%}) can't be used"
+            raise DataError(self._refusal(tally, f"{share}, and data.ledger.budget allows {self.share:.1%}"))
+
+    def _refusal(self, tally: Tally, what: str) -> str:
+        shown = [f"  {entry.source}: {entry.reason}" for entry in tally.first]
+        count = sum(tally.reasons["skipped"].values()) - len(shown)
+        more = [f"  and {count} more in {self.ledger}"] if count else []
+        return "\n".join([f"{self.name} data: {what}: {tally.counts('skipped')}", *shown, *more])
+
+
+def lines_of(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """One JSON object a line."""
+    for entry in entries:
+        yield orjson.dumps(attrs.asdict(entry)) + b"\n"
+
+
+def add_to_ledger(path: Path, name: str, entries: Path) -> None:
+    """Puts the lines of `entries` into a run's ledger under a dataset's name, in the place of those that it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    opening = b'{"data":' + orjson.dumps(name) + b","
+    with partial.open("wb") as ledger:
+        if path.exists():
+            with path.open("rb") as before:
+                ledger.writelines(line for line in before if not line.startswith(opening))
+        with entries.open("rb") as added:
+            ledger.writelines(opening + line[1:] for line in added)
+    partial.replace(path)

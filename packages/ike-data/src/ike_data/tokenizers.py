@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import attrs
+from xxhash import xxh3_128
 
 from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError, DataError
@@ -66,6 +68,17 @@ class HFTokenizer:
     def save(self, folder: Path) -> None:
         """Writes the files that transformers reads, the chat template among them."""
         self._loaded.save_pretrained(str(folder))
+
+    def description(self) -> Mapping[str, Any]:
+        """What it is in the key of a store: its content and what reads it, wherever its files lie."""
+        loaded = self._loaded
+        return {
+            "content": xxh3_128(loaded.backend_tokenizer.to_str().encode()).hexdigest(),
+            "special_tokens": self.template_variables,
+            "chat_template": loaded.chat_template,
+            "settings": attrs.asdict(self, filter=lambda field, _: field.init and field.name != "path"),
+            "versions": {name: version(name) for name in ("tokenizers", "transformers")},
+        }
 
     @cached_property
     def encoder(self) -> Encoder:

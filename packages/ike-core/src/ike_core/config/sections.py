@@ -33,6 +33,12 @@ def patterns(_instance: Any, field: "attrs.Attribute[Any]", value: str | tuple[s
             raise ValueError(f"'{field.name}' holds {pattern!r}, which is no regular expression: {error}") from None
 
 
+def at_least_one(_instance: Any, field: "attrs.Attribute[Any]", value: int | str) -> None:
+    """Validator: a count, or a word for it."""
+    if isinstance(value, int) and value < 1:
+        raise ValueError(f"'{field.name}' must be >= 1: {value}")
+
+
 @attrs.frozen
 class RunSection:
     """`[run]`"""
@@ -121,6 +127,10 @@ class Data:
     valid: Mapping[str, DataSection] = mechanics(attrs.Factory(dict), validator=set_names)
     holdout: HoldoutSection | None = identity(None)
     ledger: LedgerSection = mechanics(attrs.Factory(LedgerSection))
+    cache: Path | None = mechanics(None)
+    """Folder where processed rows are kept for later runs; None: ike/data in the user's cache folder."""
+    workers: int | Literal["auto"] = mechanics("auto", validator=at_least_one)
+    """Processes that process rows on each host; auto: one per core, where it takes long enough to start them."""
 
 
 @attrs.frozen
