@@ -102,14 +102,15 @@ def test_the_elements_of_an_array_are_named_by_the_line_they_start_on(write) -> 
     ("content", "error"),
     [
         (b'[{"n":1},\n{"n":2}', "a.json:2: the array breaks at column 8: expected ',' or ']'"),
-        (b'[{"n":1},\n{"n":}]', "a.json:2: the array breaks at column 6: Expecting value"),
+        (b'[{"n":1},\n{"n":2]', "a.json:2: the array breaks at column 8: expected ',' or ']'"),
+        (b'[{"n":1},\n{"n":"2]', "a.json:2: the array breaks at column 9: it ends inside the element of line 2"),
+        (b'[{"n":1},\n]', "a.json:2: the array breaks at column 1: expected an element"),
+        (b'[{"n":1}}]', "a.json:1: the array breaks at column 9: expected ',' or ']'"),
         (b'[{"n":1}]\n{"n":2}', "a.json:2: the array breaks at column 1: something follows the array"),
         (b'{\n "n": 1\n}', "a.json:1: expected an array of objects or one object a line; not valid JSON"),
-        (b'[{"n":"\xff"}]', "a.json:1: byte 8 of the line is not UTF-8: invalid start byte"),
-        (b"[" + b"[" * 100_000 + b"]" * 100_001, "a.json:1: nested too deep"),
-        ('{"n":1}'.encode("utf-16-le"), "a.json: neither UTF-8 nor UTF-16 with a byte-order mark"),
-        ('{"n":1}'.encode("utf-32"), "a.json: neither UTF-8 nor UTF-16 with a byte-order mark"),
-        ('{"n":1}\n{"n":2}'.encode("utf-16")[:-1], "a.json:2: not utf-16"),
+        ('{"n":1}'.encode("utf-16-le"), "a.json:1: byte 2 is 0: neither UTF-8 nor UTF-16 with a byte-order mark"),
+        ('{"n":1}'.encode("utf-32"), "a.json:1: UTF-32: neither UTF-8 nor UTF-16 with a byte-order mark"),
+        ('{"n":1}\n{"n":2}'.encode("utf-16")[:-1], "a.json:2: not utf-16-le: truncated data at byte 31 of the file"),
     ],
 )
 def test_a_file_that_can_t_be_read_on_says_where(write, content, error) -> None:
@@ -130,6 +131,34 @@ def test_nulls_stay_null_and_texts_stay_texts_in_any_order(write) -> None:
     nulls, text = write("1.jsonl", [{"system": None}] * 3), write("2.jsonl", [{"system": "S"}])
     assert [row["system"] for _, row in rows(nulls, text)] == [None, None, None, "S"]
     assert [row["system"] for _, row in rows(text, nulls)] == ["S", None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("element", "reason"),
+    [
+        (b'{"n":}', "not valid JSON: "),
+        (b'{"n":"\xff"}', "not UTF-8: invalid start byte at byte 7"),
+        (b"{ 1 2 }", "not valid JSON: "),
+        (b"{]", "not valid JSON: "),
+        (b"[" * 100_000 + b"]" * 100_000, "not valid JSON: "),
+    ],
+)
+def test_a_bad_element_is_refused_alone(write, element, reason) -> None:
+    good, bad, after = rows(write("a.json", b'[{"n":1},\n' + element + b',\n{"n":"],["}]'))
+    assert (good, after[1]) == (("a.json:1", {"n": 1}), {"n": "],["})
+    assert (bad[0], bad[1].reason[: len(reason)]) == ("a.json:2", reason)
+
+
+def test_an_array_is_the_same_wherever_a_piece_of_it_ends(write, monkeypatch) -> None:
+    """An independent reader, json, says what it holds; pieces of 1, 2, 3 ... bytes cut every token somewhere."""
+    elements = [{"a": 'q"\\\\"\\'}, {"b": ["]", {"c": "}{,"}], "d": "é\U0001f600"}, {}, {"e": "\\" * 7, "f": [[], {}]}]
+    text = json.dumps(elements, indent=1, ensure_ascii=False)
+    for size in (1, 2, 3, 5, 7, 1000):
+        monkeypatch.setattr("ike_data.sources.compressed.PIECE", size)
+        read = rows(write("a.json", text.encode()))
+        assert [row for _, row in read] == json.loads(text)
+        starts = [number for number, line in enumerate(text.split("\n"), 1) if line.startswith(" {")]
+        assert [source for source, _ in read] == [f"a.json:{line}" for line in starts]
 
 
 def test_a_limit_is_of_rows_over_all_files(write) -> None:
@@ -168,11 +197,38 @@ def test_a_missing_file_names_the_path_tried_and_what_is_near(write, tmp_path) -
     assert str(raised.value).startswith(f"no file matches {tmp_path / '*.json'}")
 
 
-def test_files_of_other_kinds_are_refused_by_name(write, tmp_path) -> None:
-    with pytest.raises(DataError, match=r"a\.parquet: not a kind of file that ike reads \(\.jsonl, "):
-        rows(write("a.parquet", b"PAR1"))
-    with pytest.raises(DataError, match=r"is a folder; name its files, such as .*\*\.jsonl"):
-        rows(str(tmp_path))
+def test_files_of_other_kinds_are_refused_by_name(write) -> None:
+    with pytest.raises(DataError, match=r"a\.xlsx: not a kind of file that ike reads \(\.jsonl, "):
+        rows(write("a.xlsx", b"PK"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        (
+            "a.jsonl",
+            b"PAR1....PAR1",
+            "expected JSON lines, and its first bytes are those of a Parquet file; name it .par",
+        ),
+        ("a.csv", b"ARROW1\0\0", "expected CSV, and its first bytes are those of an Arrow file; name it .arrow"),
+        ("a.txt", b"PK\x03\x04", "expected text, and its first bytes are those of a zip archive; unpack it"),
+        ("a.parquet", b'{"a":1}\n', 'expected Parquet, and it begins with `{"a":1}.`'),
+        ("a.parquet", b"", "expected Parquet, and it is empty"),
+        ("a.arrow", b"a,b\n", "expected Arrow, and it begins with `a,b.`"),
+        ("a.arrow", b"PAR1....PAR1", "expected Arrow, and its first bytes are those of a Parquet file"),
+        ("a.feather", b"FEA1....", "Feather of version 1"),
+        ("a.parquet", b"<html>", "expected Parquet, and it is a page of HTML (`<html>`)"),
+        ("a.json", b"\n <!doctype HTML>", "expected JSON, and it is a page of HTML"),
+        ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\n", "expected JSON lines, and its first bytes are "),
+        ("a.jsonl.gz", b'{"a":1}\n', "named .gz (gzip), and it is not compressed so"),
+        ("a.jsonl.zst", gzip.compress(b'{"a":1}\n'), "named .zst (zstd), and its first bytes are those of gzip"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_refused(write, name, content, error) -> None:
+    file = write(name, content)
+    with pytest.raises(DataError) as raised:
+        rows(file)
+    assert str(raised.value).startswith(f"{file}: {error}")
 
 
 def test_records_are_all_readable_or_none_is_given(write) -> None:

@@ -79,6 +79,18 @@ class ChatTokenizer(Tokenizer, Protocol):
         ...
 
 
+@runtime_checkable
+class Source(Protocol):
+    """Records or examples with random access. Picklable; `self[i]` may be a pure function of i (rows that are made up).
+
+    Records go through the processor; Examples are taken as they are.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Record | Example: ...
+
+
 class Dataset(Protocol):
     """Examples with random access, alike on every rank; sizes and weights are read without their tokens."""
 

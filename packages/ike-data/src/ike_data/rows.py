@@ -1,27 +1,39 @@
 """Files to records, each with the place it comes from; a row that can't be read is a Skip that says why."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
-
-import orjson
 
 from ike_core.errors import DataError
 from ike_core.examples import Skip
 from ike_core.interfaces import Record
-from ike_data.sources.json_array import array_elements
-from ike_data.sources.lines import read_lines, read_text
+from ike_data.sources.arrow import arrow_rows
+from ike_data.sources.delimited import csv_rows, tsv_rows
+from ike_data.sources.formats import Format
+from ike_data.sources.json_rows import json_lines_rows, json_rows
+from ike_data.sources.parquet import parquet_rows
 from ike_data.sources.paths import SourceFile, find_files
+from ike_data.sources.row import Row
+from ike_data.sources.text import text_rows
 
-Row = tuple[str, Record | Skip]
-"""(`train.jsonl:17`, the record), or in its stead why there is none."""
+__all__ = ["Row", "read_records", "read_rows"]
 
-_KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_READERS: Mapping[Format, Callable[[SourceFile], Iterator[Row]]] = {
+    Format.JSON_LINES: json_lines_rows,
+    Format.JSON: json_rows,
+    Format.CSV: csv_rows,
+    Format.TSV: tsv_rows,
+    Format.PARQUET: parquet_rows,
+    Format.ARROW: arrow_rows,
+    Format.TEXT: text_rows,
+}
 
 
 def read_rows(files: Sequence[str], *, limit: int = 0) -> Iterator[Row]:
-    """Rows of JSONL and JSON files (plain or gz) in order; `limit` is of rows, 0: all. Blank lines are no rows."""
+    """Rows of the files in order; `limit` is of rows, 0: all. Paths, folders, globs, `hf://owner/name:split`.
+
+    No more of a file is held than one row and a piece around it. DataError where a file can't be read on, with the line
+    or row: what could be read before it has been given.
+    """
     rows = (row for file in find_files(files) for row in _rows(file))
     return islice(rows, limit or None)
 
@@ -42,43 +54,7 @@ def read_records(files: Sequence[str], *, limit: int = 0) -> Iterator[tuple[str,
 
 
 def _rows(file: SourceFile) -> Iterator[Row]:
-    lines_only = not file.path.name.lower().removesuffix(".gz").endswith(".json")
-    for position, (number, line) in enumerate(read_lines(file)):
-        if position == 0 and not lines_only and line.startswith(b"["):
-            yield from _array_rows(file)
-            return
-        source = f"{file.name}:{number}"
-        row = _parse(line, source)
-        if position == 0 and not lines_only and isinstance(row, Skip):
-            raise DataError(f"{source}: expected an array of objects or one object a line; {row.reason}")
-        yield source, row
-
-
-def _array_rows(file: SourceFile) -> Iterator[Row]:
-    """An element is named by the line it starts on, and by its place too where several start on one."""
-    last = 0
-    for position, (line, text) in enumerate(array_elements(file.name, read_text(file))):
-        source = f"{file.name}:{line}" if line != last else f"{file.name}:{line}[{position}]"
-        last = line
-        yield source, _parse(text, source)
-
-
-def _parse(text: bytes | str, source: str) -> Record | Skip:
-    try:
-        value: Any = orjson.loads(text)  # refuses NaN, Infinity, 1e999 and lone surrogates
-    except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
-        return Skip(_reason(text, error), source)
-    if isinstance(value, dict):
-        return value
-    return Skip(f"a row must be an object: this one is {_KINDS.get(type(value), 'null')}", source)
-
-
-def _reason(text: bytes | str, error: ValueError) -> str:
-    if isinstance(text, bytes):
-        try:
-            text.decode()
-        except UnicodeDecodeError as broken:
-            return f"not UTF-8: {broken.reason} at byte {broken.start + 1}"
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON: {error.msg} at column {error.colno}"
-    return f"not valid JSON: {error}"
+    reader = _READERS.get(file.format)
+    if reader is None:
+        raise DataError(f"{file.path}: {file.format} holds tokens, not rows: no processor reads it")
+    return reader(file)

@@ -1,4 +1,5 @@
-"""Which files are meant: paths and globs to files, each with the shortest name that tells it from the others."""
+"""Which files are meant: paths, folders, globs and hub datasets to files, each with the shortest name that tells it
+from the others."""
 
 import glob
 import os
@@ -9,9 +10,9 @@ from pathlib import Path
 import attrs
 
 from ike_core.errors import DataError
-
-READABLE = (".jsonl", ".ndjson", ".json")
-"""Each also with `.gz` behind it."""
+from ike_data.sources.folders import folder_files, is_offsets
+from ike_data.sources.formats import KINDS, Format, format_of
+from ike_data.sources.hub import SCHEME, hub_files
 
 
 @attrs.frozen
@@ -23,33 +24,59 @@ class SourceFile:
     name: str
     """What rows are called by: `train.jsonl`, or `a/train.jsonl` where another file has the same name."""
 
+    @property
+    def format(self) -> Format:
+        """DataError where the file's kind is not one that ike reads."""
+        found = format_of(self.path)
+        if found is None:
+            raise DataError(f"{self.path}: not a kind of file that ike reads ({KINDS})")
+        return found
+
 
 def find_files(patterns: Sequence[str]) -> tuple[SourceFile, ...]:
-    """The files of paths and globs, in the order given; a glob's in the order of their names; each file once.
+    """The files of paths, folders, globs and `hf://` names, in the order given; each file once.
 
-    DataError where a path does not exist, a glob matches nothing, or a file's kind is not one that ike reads.
+    A glob's are in the order of their names; of a folder all readable files beneath are meant, and so they are where a
+    glob matches folders alone. A token index is its `.idx` or its tokens' `.npy`, whichever of its files is named, or
+    the path without `.idx`. DataError where a path does not exist, a glob matches nothing, or a file's kind is not one
+    that ike reads.
     """
     if not patterns:
         raise DataError("no files to read: `files` is empty")
     found = dict.fromkeys(path for pattern in patterns for path in _matches(pattern))
-    for path in found:
-        _check_kind(path)
-    return _named(list(found))
+    files = _named(list(found))
+    for file in files:
+        file.format  # noqa: B018  # refuses here what would be refused when it is read
+    return files
 
 
 def _matches(pattern: str) -> list[Path]:
+    if pattern.startswith(SCHEME):
+        return hub_files(pattern)
     path = Path(pattern).absolute()
     if path.is_dir():
-        raise DataError(f"{path} is a folder; name its files, such as {path / '*.jsonl'}")
+        return folder_files(path)
     if path.exists():
-        return [path]
+        return [_main_file(path)]
     if glob.has_magic(pattern):
         matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
-        files = [match for match in matches if match.is_file()]
+        files = [_main_file(match) for match in matches if match.is_file()]
+        files = files or [file for match in matches for file in folder_files(match)]
         if files:
             return files
         raise DataError(f"no file matches {path}{_near(path)}")
+    index = path.with_name(f"{path.name}.idx")  # Megatron's tools name a token index so
+    if index.exists():
+        return [index]
     raise DataError(f"{path} does not exist{_near(path)}")
+
+
+def _main_file(path: Path) -> Path:
+    """The file that stands for a token index, where this belongs to one."""
+    index = path.with_suffix(".idx")
+    if path.suffix == ".bin" and index.exists():
+        return index
+    return path.with_name(path.name.removesuffix(".offsets.npy") + ".npy") if is_offsets(path) else path
 
 
 def _near(path: Path) -> str:
@@ -67,13 +94,6 @@ def _near(path: Path) -> str:
     if folder != path.parent:
         return f"; the folder {folder} has no {wanted}"
     return f"; {folder} is empty" if not names else f"; {folder} has {', '.join(names[:5])}"
-
-
-def _check_kind(path: Path) -> None:
-    name = path.name.lower().removesuffix(".gz")
-    if not name.endswith(READABLE):
-        kinds = ", ".join(READABLE)
-        raise DataError(f"{path}: not a kind of file that ike reads ({kinds}, or one of them with .gz)")
 
 
 def _named(paths: list[Path]) -> tuple[SourceFile, ...]:
