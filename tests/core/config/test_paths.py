@@ -54,6 +54,13 @@ def test_a_folders_own_brackets_are_no_pattern(write: Write) -> None:
     assert glob.glob(train.files[0]) == [str(data)]
 
 
+def test_a_dataset_of_the_hub_is_no_path(write: Write) -> None:
+    file = write("cfg/run.toml", '[data.train]\nfiles = ["hf://owner/name/config:train", "a.jsonl"]')
+    train = load_config(file).data.train
+    assert train is not None
+    assert train.files == ("hf://owner/name/config:train", str(file.parent / "a.jsonl"))
+
+
 def test_a_missing_layer_is_named_by_its_absolute_path(write: Write) -> None:
     """B33"""
     write("models/smollm2.toml", "")

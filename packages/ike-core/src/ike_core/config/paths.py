@@ -4,24 +4,29 @@ import glob
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ike_core.config.keys import Key, at, put
 from ike_core.config.problems import Problems
 from ike_core.config.provenance import Provenance, absolute
 from ike_core.config.schema import places
 
+_HUB_DATASET = "hf://"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 """name or owner/name"""
 
 
 def resolve_files(tree: dict[str, Any], provenance: Provenance) -> None:
-    """Makes every `files` absolute; the folder's own brackets and stars are no pattern."""
+    """Makes every path in a `files` absolute; the folder's own brackets and stars are no pattern."""
     for place in list(places(tree)):
         if place.key[-1] == "files" and isinstance(place.value, list):
             folder = Path(glob.escape(str(provenance.origin(place.key).folder)))
-            files = [absolute(item, folder) if isinstance(item, str) else item for item in place.value]
+            files = [absolute(item, folder) if _is_path(item) else item for item in place.value]
             put(tree, place.key, files)
+
+
+def _is_path(item: object) -> TypeGuard[str]:
+    return isinstance(item, str) and not item.startswith(_HUB_DATASET)
 
 
 def resolve_models(tree: dict[str, Any], provenance: Provenance, problems: Problems) -> None:

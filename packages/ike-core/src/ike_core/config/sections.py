@@ -86,7 +86,7 @@ class DataSection:
     """`[data.train]`, or a `[data.valid.<name>]` laid over it."""
 
     files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
-    """Paths and globs, absolute once resolved."""
+    """Paths, folders and globs, absolute once resolved; or `hf://owner/name[/config][:split]`."""
     limit: int = identity(0, validator=attrs.validators.ge(0))
     """Rows at most; 0: all."""
     max_tokens: int = identity(0, validator=attrs.validators.ge(0))
@@ -220,7 +220,7 @@ class EvaluateSection:
 
     part: Component = mechanics()
     files: tuple[str, ...] = mechanics(validator=attrs.validators.min_len(1))
-    """Paths and globs, absolute once resolved."""
+    """Paths, folders and globs, absolute once resolved; or `hf://owner/name[/config][:split]`."""
     limit: int = mechanics(0, validator=attrs.validators.ge(0))
     cadence: Every | None = mechanics(None)
     """None: cadence.evaluate."""
@@ -235,7 +235,7 @@ class InferenceSection:
 
     part: Component = mechanics()
     files: tuple[str, ...] = mechanics(validator=attrs.validators.min_len(1))
-    """Paths and globs, absolute once resolved."""
+    """Paths, folders and globs, absolute once resolved; or `hf://owner/name[/config][:split]`."""
     output: Path = mechanics()
     """One row a record, in input order, each exactly once; the record's own columns kept."""
     limit: int = mechanics(0, validator=attrs.validators.ge(0))

@@ -17,13 +17,16 @@ from ike_data.row_error import RowError
 from ike_data.sources.row import Row
 
 _EXACT_DIGITS = 15
-_PLAIN = (kinds.is_null, kinds.is_boolean, kinds.is_integer, kinds.is_float32, kinds.is_float64)
-_TEXT = (
+_PLAIN = (
+    *(kinds.is_null, kinds.is_boolean, kinds.is_integer, kinds.is_float32, kinds.is_float64),
     *(kinds.is_string, kinds.is_large_string, kinds.is_string_view),
+)
+_TEXT = (
     *(kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary),
     *(kinds.is_timestamp, kinds.is_date, kinds.is_time),
 )
-_LISTS = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list, kinds.is_list_view, kinds.is_large_list_view)
+_LISTS = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+_LIST_VIEWS = (kinds.is_list_view, kinds.is_large_list_view)
 _FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, OverflowError)
 """What arrow raises where values are not what their type says; a KeyError is of a map with a key twice."""
 
@@ -48,7 +51,7 @@ def batch_rows(name: str, batch: pa.RecordBatch, schema: pa.Schema, *, first: in
     """Rows of a batch, the first called `name:first`. One whose values can't be read is a Skip that says why."""
     try:
         records = _records(batch, schema)
-    except (*_FAULTS, RowError):
+    except RowError:  # of one of them, or of several
         records = None
     for place in range(batch.num_rows):
         source = f"{name}:{first + place}"
@@ -59,8 +62,6 @@ def batch_rows(name: str, batch: pa.RecordBatch, schema: pa.Schema, *, first: in
             yield source, _records(batch.slice(place, 1), schema)[0]
         except RowError as error:
             yield source, Skip(str(error), source)
-        except _FAULTS as error:
-            yield source, Skip(f"can't be read: {_one_line(error)}", source)
 
 
 def _readable(kind: pa.DataType) -> pa.DataType | None:
@@ -81,28 +82,32 @@ def _readable(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _readable_nested(kind: pa.DataType) -> pa.DataType | None:
-    if any(holds(kind) for holds in _LISTS):
+    if kinds.is_struct(kind):
+        fields = [(field.name, _readable(field.type)) for field in kind]
+        if all(found == field.type for (_, found), field in zip(fields, kind, strict=True)):
+            return kind
+        return None if any(found is None for _, found in fields) else pa.struct(fields)
+    if any(holds(kind) for holds in (*_LISTS, *_LIST_VIEWS)):
         item = _readable(kind.value_type)
-        return None if item is None else pa.large_list(item)
+        if item == kind.value_type:
+            return kind
+        is_view = any(holds(kind) for holds in _LIST_VIEWS)  # arrow 26 loses values when it casts these
+        return None if item is None or is_view else pa.large_list(item)
     if kinds.is_map(kind):
         item = _readable(kind.item_type)
         return None if item is None else pa.map_(pa.large_string(), item)
-    if kinds.is_struct(kind):
-        fields = [(field.name, _readable(field.type)) for field in kind]
-        return None if any(found is None for _, found in fields) else pa.struct(fields)
     return None
 
 
 def _records(batch: pa.RecordBatch, schema: pa.Schema) -> list[dict[str, Any]]:
-    """RowError where a number is not finite; what _FAULTS are for the rest."""
-    batch.validate(full=True)  # offsets and UTF-8: a damaged file must not lead arrow out of its buffers
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    records: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, schema=schema).to_pylist(
-        maps_as_pydicts="strict"
-    )
+    """RowError where a value has no word in JSON."""
+    columns = [_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    try:
+        records: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, schema=schema).to_pylist(
+            maps_as_pydicts="strict"
+        )
+    except _FAULTS as error:
+        raise RowError(f"can't be read: {_one_line(error)}") from error
     for field in schema:
         if _holds_floats(field.type):
             for record in records:
@@ -110,10 +115,18 @@ def _records(batch: pa.RecordBatch, schema: pa.Schema) -> list[dict[str, Any]]:
     return records
 
 
+def _column(column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        column.validate(full=True)  # offsets and UTF-8: a damaged file must not lead arrow out of its buffers
+        return column if column.type == field.type else column.cast(field.type)
+    except _FAULTS as error:
+        raise RowError(f"can't be read: column {field.name!r}: {_one_line(error)}") from error
+
+
 def _holds_floats(kind: pa.DataType) -> bool:
     if kinds.is_map(kind):
         return _holds_floats(kind.item_type)
-    if kinds.is_large_list(kind):
+    if any(holds(kind) for holds in (*_LISTS, *_LIST_VIEWS)):
         return _holds_floats(kind.value_type)
     if kinds.is_struct(kind):
         return any(_holds_floats(field.type) for field in kind)
@@ -133,4 +146,4 @@ def _check_finite(column: str, value: Any) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error.args[0] if error.args else error).split())  # a KeyError's text is a repr
