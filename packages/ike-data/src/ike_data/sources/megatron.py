@@ -15,8 +15,8 @@ import attrs
 
 from ike_core.errors import DataError
 from ike_core.examples import Example
-from ike_data.columns import Column
 from ike_data.sources.token_documents import check_ends, document, mapped, numbers
+from ike_data.store.columns import Column
 
 _MAGIC = b"MMIDIDX\0\0"
 _HEADER = struct.Struct("<9sQBQQ")

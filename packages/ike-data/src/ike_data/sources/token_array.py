@@ -13,8 +13,8 @@ import attrs
 
 from ike_core.errors import DataError
 from ike_core.examples import Example
-from ike_data.columns import Column
 from ike_data.sources.token_documents import check_ends, document, mapped, numbers
+from ike_data.store.columns import Column
 
 _MAGIC = b"\x93NUMPY"
 _TYPES = {"|u1": "B", "|i1": "b", "<u2": "H", "<i2": "h", "<u4": "I", "<i4": "i", "<u8": "Q", "<i8": "q"}

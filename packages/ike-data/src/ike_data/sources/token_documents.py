@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ike_core.errors import DataError
 from ike_core.examples import Example, Segment
-from ike_data.columns import Column
+from ike_data.store.columns import Column
 
 
 def mapped(path: Path) -> memoryview:
