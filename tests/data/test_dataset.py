@@ -1,6 +1,8 @@
 """Files to a dataset: random access, every row accounted for, one rank of a host builds and the others map."""
 
+import errno
 import json
+import os
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -266,6 +268,20 @@ def test_which_rows_are_held_out_does_not_depend_on_what_becomes_of_them(write, 
 def test_a_holdout_leaves_something_on_both_sides(write, read, count, share, said) -> None:
     with pytest.raises(DataError, match=rf"data\.holdout\.{said} keeps \d of 5 rows; it must keep at least one"):
         read(write("a.jsonl", numbers(5)), Numbers(), holdout=Holdout(count=count, share=share, seed=1))
+
+
+def test_a_full_disk_is_an_error_that_says_what_to_do(write, read, tmp_path, monkeypatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = write("a.jsonl", numbers(5))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError) as raised:
+        read(file, Numbers())
+    assert str(raised.value) == (
+        f"train data: its store can't be written: {tmp_path / 'cache'}: No space left on device; free some space, or "
+        "set data.cache to a folder on another disk"
+    )
 
 
 def test_nothing_but_the_dataset_is_left_in_the_folder(write, read, tmp_path) -> None:

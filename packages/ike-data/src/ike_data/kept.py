@@ -83,13 +83,13 @@ class Builder:
         folder = self.cache / key.name
         if store := self._whole(folder):
             return store
+        # absent or damaged: which of the two is looked at again, and said, by the one who then makes it
         self.cache.mkdir(parents=True, exist_ok=True)
         with self._locked(folder):
-            if store := self._whole(folder):  # another built it while we waited
+            if store := self._whole(folder, tell=True):  # another built it while we waited
                 return store
-            damaged = folder.exists()
             partial = folder.with_name(f"{folder.name}.partial")
-            if damaged:
+            if folder.exists():
                 shutil.rmtree(folder)
             self._remove_abandoned(partial)
             self._build(partial, key)
@@ -99,15 +99,16 @@ class Builder:
             partial.rename(folder)
         return Store.open(folder)
 
-    def _whole(self, folder: Path) -> Store | None:
-        """The store, every byte looked at; None where there is none, or a damaged one, which is said."""
+    def _whole(self, folder: Path, *, tell: bool = False) -> Store | None:
+        """The store, every byte looked at; None where there is none, or a damaged one."""
         if not folder.exists():
             return None
         try:
             store = Store.open(folder)
             store.manifest.check_content(folder)
         except (DamageError, OSError) as error:
-            self.say(f"{self.name} data: its store is damaged and made anew: {error}")
+            if tell:
+                self.say(f"{self.name} data: its store is damaged and made anew: {error}")
             return None
         return store
 

@@ -67,12 +67,16 @@ def _shared(
         yield rows, preparation.block(first, rows)
         if time.monotonic() - began >= patience:
             break
+    else:
+        return
     with _pool(preparation, count) as pool:
         warm = [pool.submit(_warm, rows) for _ in range(count)]
         for first, rows in batches:
             yield rows, preparation.block(first, rows)
             if all(future.done() for future in warm):
                 break
+        else:
+            return
         if reason := _unfit(warm):
             say(f"rows are processed by this process alone: {reason}")
             return
@@ -108,7 +112,7 @@ def _unfit(warm: "Sequence[Future[None]]") -> str:
         except IkeError:
             raise
         except Exception as error:  # noqa: BLE001  pickling a user's class may raise anything
-            return f"it can't be sent to others ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+            return f"its work can't be sent to others ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
     return ""
 
 
@@ -120,12 +124,10 @@ def _pool(preparation: Prepares, count: int) -> Iterator[ProcessPoolExecutor]:
         initargs=(preparation, os.getpid()),
         env={"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"},  # a worker is one thread
     )
-    finished = False
     try:
         yield pool
-        finished = True
     finally:
-        pool.shutdown(wait=True, kill_workers=not finished)
+        pool.shutdown(wait=True, kill_workers=True)  # at the end they have nothing left to do
 
 
 @attrs.define

@@ -5,16 +5,17 @@ change by version, and a difference that this misses is found by the rows that a
 """
 
 import ast
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.machinery import SOURCE_SUFFIXES
 from pathlib import Path
 
 import attrs
 from xxhash import xxh3_128
 
-_INSTALLED = {"site-packages", "dist-packages"}
 _OWN = "ike_data"
 """Followed wherever it is installed; its `__init__`, which names all of it, is looked through."""
 
@@ -47,12 +48,12 @@ class Sources:
             return
         try:
             source = file.read_bytes()
-            tree = ast.parse(source)
+            imported = _imported(source, module, file.stem == "__init__")
         except (OSError, SyntaxError, ValueError) as error:
             raise NoSourceError(f"{file} can't be read: {error}") from error
         self.hashes[module] = xxh3_128(source).hexdigest()
-        for imported in _imports(tree, module, is_package=file.stem == "__init__"):
-            self.follow(imported)
+        for name in imported:
+            self.follow(name)
 
 
 def is_installed(module: str) -> bool:
@@ -60,15 +61,10 @@ def is_installed(module: str) -> bool:
     package = module.partition(".")[0]
     if package == _OWN:
         return False
-    if package in sys.builtin_module_names:
-        return True
     file = _file(module)
     if file is None:
         return package in sys.stdlib_module_names
-    if package.startswith("ike_"):
-        return True
-    libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return bool(_INSTALLED & set(file.parts)) or any(file.is_relative_to(library) for library in libraries)
+    return package.startswith("ike_") or any(place in f"{file}" for place in _libraries())
 
 
 def _file(module: str) -> Path | None:
@@ -76,14 +72,30 @@ def _file(module: str) -> Path | None:
     loaded = sys.modules.get(module)
     if loaded is not None:
         name = vars(loaded).get("__file__")
-        file = None if name is None else Path(name)
-        return file if file is not None and file.suffix in SOURCE_SUFFIXES and file.is_file() else None
-    parts = module.split(".")
-    for root in map(Path, sys.path):
-        for file in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
-            if file.is_file():
-                return file
+        return Path(name) if name and name.endswith(tuple(SOURCE_SUFFIXES)) and os.path.isfile(name) else None
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    path = module.replace(".", os.sep)
+    for root in sys.path:
+        for name in (f"{path}.py", os.path.join(path, "__init__.py")):
+            file = os.path.join(root, name)
+            if os.path.isfile(file):
+                return Path(file)
     return None
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[str, ...]:
+    """What paths of installed modules have in them."""
+    named = (f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+    paths = (f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return (*named, *paths)
+
+
+@lru_cache(maxsize=1024)
+def _imported(source: bytes, module: str, is_package: bool) -> tuple[str, ...]:
+    """Names of modules that a source may import; several datasets of a run have their processor's code in common."""
+    return tuple(dict.fromkeys(_imports(ast.parse(source), module, is_package=is_package)))
 
 
 def _imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
