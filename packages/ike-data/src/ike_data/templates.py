@@ -1,11 +1,13 @@
 """Chat templates, rendered as transformers renders them, in jinja's sandbox: a template is someone else's code.
 
-Two things differ. `{% generation %}` blocks can be marked in the text. And there is no `strftime_now`: a text that
-changes from day to day would make the same rows other data; templates that ask whether it is defined go on without.
+Three things differ. `{% generation %}` blocks can be marked in the text. A template that runs too long is stopped. And
+`strftime_now` tells the date that is given, if any: a text that changes from day to day would make the same rows other
+data; templates that ask whether it is defined go on without.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import attrs
 from ike_core.errors import ConfigError, DataError
 from ike_data.messages import Message
 from ike_data.row_error import RowError
+from ike_data.time_limit import LIMIT_SECONDS, TooLongError
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -28,6 +31,8 @@ class ChatTemplate:
 
     source: str
     variables: Mapping[str, str]
+    today: date | None = None
+    """What `strftime_now` tells; None: there is none."""
 
     def render(
         self,
@@ -39,9 +44,10 @@ class ChatTemplate:
     ) -> str:
         """The text of a conversation. `marked`: with GENERATION around what the template says is generated.
 
-        Raises RowError where the template refuses the conversation or breaks on it.
+        Raises RowError where the template refuses the conversation or breaks on it, DataError where it does not end.
         """
         template = self._marked if marked else self._plain
+        template.environment.start()  # type: ignore[attr-defined]  # a Sandbox, which is imported with jinja alone
         try:
             return template.render(
                 messages=messages,
@@ -50,54 +56,35 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
                 **self.variables,
             )
+        except TooLongError as error:
+            raise DataError(f"the chat template does not end: it ran longer than {LIMIT_SECONDS:g} s") from error
         except Exception as error:  # a template is code: it may raise anything
             raise RowError(f"the chat template refuses it: {type(error).__name__}: {error}") from error
 
     @cached_property
-    def has_markers(self) -> bool:
-        """Whether the template says what is generated."""
-        return "endgeneration" in self.source
-
-    @cached_property
     def _plain(self) -> "Template":
-        return _compiled(self.source, ("", ""))
+        return self._compiled("", "")
 
     @cached_property
     def _marked(self) -> "Template":
-        return _compiled(self.source, GENERATION)
+        return self._compiled(*GENERATION)
 
+    def _compiled(self, opening: str, closing: str) -> "Template":
+        try:
+            from jinja2 import TemplateSyntaxError  # an optional extra, as transformers is
 
-def _compiled(source: str, around_generation: tuple[str, str]) -> "Template":
-    try:
-        from jinja2 import TemplateSyntaxError, nodes
-        from jinja2.ext import Extension, loopcontrols
-        from jinja2.parser import Parser
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:  # an optional extra, as transformers is
-        raise ConfigError(f"chat templates need jinja2: pip install 'ike-data[hf]' ({error})") from error
-
-    class Generation(Extension):
-        """`{% generation %} ... {% endgeneration %}`"""
-
-        tags = {"generation"}  # noqa: RUF012  # jinja's own way to say it
-
-        def parse(self, parser: Parser) -> nodes.Node:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.CallBlock(self.call_method("_around"), [], [], body).set_lineno(line)
-
-        def _around(self, caller: Callable[[], str]) -> str:
-            return around_generation[0] + caller() + around_generation[1]
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _refuse
-    try:
-        return environment.from_string(source)
-    except TemplateSyntaxError as error:
-        raise DataError(f"the chat template can't be read, line {error.lineno}: {error.message}") from error
+            from ike_data.sandbox import Sandbox
+        except ImportError as error:
+            raise ConfigError(f"chat templates need jinja2: pip install 'ike-data[hf]' ({error})") from error
+        environment = Sandbox(opening, closing)
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _refuse
+        if self.today is not None:
+            environment.globals["strftime_now"] = self.today.strftime
+        try:
+            return environment.from_string(self.source)
+        except TemplateSyntaxError as error:
+            raise DataError(f"the chat template can't be read, line {error.lineno}: {error.message}") from error
 
 
 def _tojson(
