@@ -164,7 +164,7 @@ def test_a_template_that_can_t_be_read_names_its_line(saved, one) -> None:
 
 
 def test_a_tokenizer_without_template_says_what_to_do(saved, one) -> None:
-    with pytest.raises(DataError, match=r"this tokenizer has no chat template; take an instruct model's, or read"):
+    with pytest.raises(DataError, match=r"this tokenizer has no chat template; take an instruct model's, name a file"):
         one(saved(), said("Hi", "ok"))
 
 

@@ -97,7 +97,7 @@ class Letters:
 
 
 def test_a_tokenizer_that_knows_no_characters_is_refused_by_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match="Letters lacks encoder, opening, template_variables, chat_template; use"):
+    with pytest.raises(ConfigError, match="Letters lacks encoder, opening, template; use"):
         list(InstructionProcessor(Letters()).process(row("a", "b")))
 
 

@@ -1,7 +1,11 @@
 """Chat templates are rendered as transformers renders them."""
 
+import time
+from datetime import date
+
 import pytest
 
+from ike_core import DataError
 from ike_data.row_error import RowError
 from ike_data.templates import GENERATION, ChatTemplate
 
@@ -54,3 +58,35 @@ def test_a_template_gets_no_date() -> None:
     )
     with pytest.raises(RowError, match="UndefinedError: 'strftime_now' is undefined"):
         ChatTemplate("{{ strftime_now('%Y') }}", {}).render([], None)
+
+
+def test_a_template_gets_the_date_that_is_given() -> None:
+    template = ChatTemplate("{{ strftime_now('%d %b %Y') }}", {}, date(2026, 1, 31))
+    assert template.render([], None) == "31 Jan 2026"
+
+
+MACRO = "{% macro f(n) %}{{ f(n + 1) if n < 40 }}{{ f(n + 1) if n < 40 }}{% endmacro %}{{ f(0) }}"  # 2^40 calls
+ENDLESS = {
+    "loops in loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "a macro that calls itself twice": MACRO,
+    "a loop calling itself": "{% for a in range(999) recursive %}{{ loop(range(9)) if loop.depth < 40 }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_a_template_that_does_not_end_is_an_error(source, monkeypatch) -> None:
+    monkeypatch.setattr("ike_data.time_limit.LIMIT_SECONDS", 0.2)
+    started = time.monotonic()
+    with pytest.raises(DataError, match="the chat template does not end: it ran longer than"):
+        ChatTemplate(source, {}).render(MESSAGES, None)
+    assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("source", ["{{ 'x' * 999999999 }}", "{{ 9 ** 9 ** 9 }}", "{{ [1] * 99999999 }}"])
+def test_a_template_that_makes_too_much_of_something_is_refused(source) -> None:
+    with pytest.raises(RowError, match="the chat template refuses it: OverflowError"):
+        ChatTemplate(source, {}).render([], None)
+
+
+def test_arithmetic_is_left_alone() -> None:
+    assert ChatTemplate("{{ 2 * 3 }}{{ '-' * 3 }}{{ 2 ** 8 }}{{ [1] * 2 }}", {}).render([], None) == "6---256[1, 1]"

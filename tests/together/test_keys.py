@@ -144,7 +144,7 @@ ranks = "auto"
 WATCHER = "import attrs\n@attrs.frozen\nclass Watcher:\n    def after_update(self, report, context): ...\n"
 
 PROMISED = """
-run.tags run.notes model.lora.rank model.lora.alpha tokenizer.chat_template tokenizer.pad_token tokenizer.eos_token
+run.tags run.notes model.lora.rank model.lora.alpha tokenizer.pad_token
 tokenizer.add_tokens data.train.sources.math.files data.train.sources.math.weight data.valid.helpful.cadence
 engine.offload length.patience evaluate.answers.output inference.cadence inference.processor inference.max_tokens
 inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better checkpoint.resume launch.hosts

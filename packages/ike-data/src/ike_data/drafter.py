@@ -32,7 +32,7 @@ class Drafter:
 
         Raises RowError where one of them can't be placed exactly.
         """
-        finder = self._finders[self.tokenizer.chat_template(has_tools=talk.tools is not None)]
+        finder = self._finders[self.tokenizer.template(has_tools=talk.tools is not None)]
         rendering = finder.find(talk, list(learned), allows_special=self.special == "allow")
         spans = tuple(zip(rendering.turns, learned.values(), strict=True))
         own = None if self.special == "allow" else rendering.own
@@ -53,11 +53,9 @@ class Drafter:
         return (f"{SPELLS}: {'taken as one' if self.special == 'allow' else 'read as text'}",)
 
     @cached_property
-    def _finders(self) -> Mapping[str, TurnFinder]:
+    def _finders(self) -> Mapping[ChatTemplate, TurnFinder]:
         """By template."""
         tokenizer = self.tokenizer
-        sources = {tokenizer.chat_template(has_tools=has_tools) for has_tools in (False, True)}
-        return {
-            source: TurnFinder(ChatTemplate(source, tokenizer.template_variables), tokenizer.encoder.pattern)
-            for source in sources
-        }
+        pattern = tokenizer.encoder.pattern
+        templates = {tokenizer.template(has_tools=has_tools) for has_tools in (False, True)}
+        return {template: TurnFinder(template, pattern) for template in templates}

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ike_core.errors import ConfigError, DataError
+from ike_core.errors import DataError
 from ike_data.messages import Message
 from ike_data.row_error import RowError
-from ike_data.time_limit import LIMIT_SECONDS, TooLongError
+from ike_data.sandbox import sandbox
+from ike_data.time_limit import LIMIT_SECONDS, Clock, TooLongError
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -33,6 +34,7 @@ class ChatTemplate:
     variables: Mapping[str, str]
     today: date | None = None
     """What `strftime_now` tells; None: there is none."""
+    _clock: Clock = attrs.field(factory=Clock, init=False, repr=False)
 
     def render(
         self,
@@ -47,7 +49,7 @@ class ChatTemplate:
         Raises RowError where the template refuses the conversation or breaks on it, DataError where it does not end.
         """
         template = self._marked if marked else self._plain
-        template.environment.start()  # type: ignore[attr-defined]  # a Sandbox, which is imported with jinja alone
+        self._clock.start()
         try:
             return template.render(
                 messages=messages,
@@ -61,6 +63,15 @@ class ChatTemplate:
         except Exception as error:  # a template is code: it may raise anything
             raise RowError(f"the chat template refuses it: {type(error).__name__}: {error}") from error
 
+    def ends_with(self, token: str) -> bool:
+        """Whether a token stands behind a plain answer; true where the template refuses to be asked."""
+        answer = "probe"
+        messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
+        try:
+            return token in self.render(messages, None).rpartition(answer)[2]
+        except RowError:
+            return True
+
     @cached_property
     def _plain(self) -> "Template":
         return self._compiled("", "")
@@ -70,17 +81,13 @@ class ChatTemplate:
         return self._compiled(*GENERATION)
 
     def _compiled(self, opening: str, closing: str) -> "Template":
-        try:
-            from jinja2 import TemplateSyntaxError  # an optional extra, as transformers is
-
-            from ike_data.sandbox import Sandbox
-        except ImportError as error:
-            raise ConfigError(f"chat templates need jinja2: pip install 'ike-data[hf]' ({error})") from error
-        environment = Sandbox(opening, closing)
+        environment = sandbox(self._clock, opening, closing)
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _refuse
         if self.today is not None:
             environment.globals["strftime_now"] = self.today.strftime
+        from jinja2 import TemplateSyntaxError  # the sandbox has said it if there is none
+
         try:
             return environment.from_string(self.source)
         except TemplateSyntaxError as error:

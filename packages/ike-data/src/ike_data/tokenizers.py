@@ -1,7 +1,7 @@
-"""The tokenizer of a model, by transformers: imported when the first text is encoded, and not before."""
+"""The tokenizer of a model, and what ike's own processors ask of one."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,10 +14,9 @@ from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError, DataError
 from ike_core.interfaces import Tokenizer
 from ike_data.encoding import Encoder
+from ike_data.loading import load_tokenizer, read_template, set_eos
 from ike_data.prompts import Prompter
 from ike_data.templates import ChatTemplate
-
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @runtime_checkable
@@ -32,14 +31,17 @@ class OffsetTokenizer(Tokenizer, Protocol):
         """What the tokenizer puts before a text of its own accord: the bos, or nothing."""
         ...
 
-    @property
-    def template_variables(self) -> Mapping[str, str]:
-        """What a chat template may name: bos_token, eos_token and their like."""
+    def template(self, *, has_tools: bool) -> ChatTemplate:
+        """The chat template for conversations with or without tools. DataError where there is none."""
         ...
 
-    def chat_template(self, *, has_tools: bool) -> str:
-        """The source of the template for chats with or without tools. DataError where there is none."""
-        ...
+
+def _check_date(_: object, field: "attrs.Attribute[str]", value: str) -> None:
+    if value:
+        try:
+            date.fromisoformat(value)
+        except ValueError as error:
+            raise ValueError(f"'{field.name}' must be a day such as 2026-01-31: {value}") from error
 
 
 @attrs.frozen
@@ -48,6 +50,12 @@ class HFTokenizer:
 
     path: str
     """A folder, a .gguf file, or a name on the hub."""
+    chat_template: Path | None = None
+    """A file with the template to use in place of the tokenizer's own."""
+    eos_token: str = ""
+    """A token of the tokenizer that ends an answer, in place of its own; '': its own."""
+    template_date: str = attrs.field(default="", validator=_check_date)
+    """The day, as 2026-01-31, that a template is told which asks for today's; '': it is told none."""
 
     def encode(self, text: str, *, special_tokens: bool = False) -> list[int]:
         """Token ids, control tokens where the text spells them; `special_tokens` adds what surrounds one."""
@@ -74,9 +82,9 @@ class HFTokenizer:
         loaded = self._loaded
         return {
             "content": xxh3_128(loaded.backend_tokenizer.to_str().encode()).hexdigest(),
-            "special_tokens": self.template_variables,
+            "special_tokens": self._special_tokens,
             "chat_template": loaded.chat_template,
-            "settings": attrs.asdict(self, filter=lambda field, _: field.init and field.name != "path"),
+            "settings": {"template_date": self.template_date, "eos_token": self.eos_token},
             "versions": {name: version(name) for name in ("tokenizers", "transformers")},
         }
 
@@ -98,22 +106,12 @@ class HFTokenizer:
         start = next((start for start in starts if around[start : start + len(alone)] == alone), 0)
         return tuple(around[:start])
 
-    @property
-    def template_variables(self) -> Mapping[str, str]:
-        """What a chat template may name: bos_token, eos_token and their like."""
-        return {name: str(token) for name, token in self._loaded.special_tokens_map.items() if isinstance(token, str)}
+    def template(self, *, has_tools: bool) -> ChatTemplate:
+        """The chat template for conversations with or without tools. DataError where there is none.
 
-    def chat_template(self, *, has_tools: bool) -> str:
-        """The source of the template for chats with or without tools. DataError where there is none."""
-        templates = self._loaded.chat_template
-        if isinstance(templates, dict):  # several, by name
-            templates = templates.get("tool_use" if has_tools else "default") or templates.get("default")
-        if not templates:
-            raise DataError(
-                f"tokenizer.path = {self.path!r}: this tokenizer has no chat template; take an instruct model's, "
-                "or read prompts and responses with ike_data:InstructionProcessor"
-            )
-        return str(templates)
+        DataError too where it never ends an answer with the `eos_token` that was asked for.
+        """
+        return self._templates["tool_use" if has_tools else "default"]
 
     def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Token ids of a conversation up to where the assistant begins its answer; the bos once.
@@ -124,47 +122,56 @@ class HFTokenizer:
 
     @cached_property
     def _prompter(self) -> Prompter:
-        template = ChatTemplate(self.chat_template(has_tools=False), self.template_variables)
-        return Prompter(template, self.encoder, self.opening)
+        return Prompter(self.template(has_tools=False), self.encoder, self.opening)
+
+    @cached_property
+    def _templates(self) -> Mapping[str, ChatTemplate]:
+        """By the name that transformers gives them; a tokenizer may have one for both."""
+        sources = self._loaded.chat_template
+        if not isinstance(sources, dict):
+            sources = {"default": sources}
+        default = self._template(sources.get("default"))
+        return {
+            "default": default,
+            "tool_use": self._template(sources["tool_use"]) if "tool_use" in sources else default,
+        }
+
+    def _template(self, source: str | None) -> ChatTemplate:
+        if not source:
+            raise DataError(
+                f"tokenizer.path = {self.path!r}: this tokenizer has no chat template; take an instruct model's, "
+                "name a file by tokenizer.chat_template, or read rows as text, with template = false or "
+                "ike_data:InstructionProcessor"
+            )
+        today = date.fromisoformat(self.template_date) if self.template_date else None
+        template = ChatTemplate(source, self._special_tokens, today)
+        if self.eos_token and not template.ends_with(self.eos_token):
+            raise DataError(
+                f"tokenizer.eos_token = {self.eos_token!r}: the chat template never ends an answer with it, so a model "
+                "would never be taught to stop; name the token that it does end with, or another chat_template"
+            )
+        return template
+
+    @property
+    def _special_tokens(self) -> Mapping[str, str]:
+        """bos_token, eos_token and their like."""
+        return {name: str(token) for name, token in self._loaded.special_tokens_map.items() if isinstance(token, str)}
 
     @cached_property
     def _loaded(self) -> Any:
-        loaded = _load(self.path)
-        if not loaded.is_fast:
-            raise ConfigError(
-                f"tokenizer.path = {self.path!r}: {type(loaded).__name__} can't say which token holds which character; "
-                "ike needs a tokenizer with a tokenizer.json"
-            )
+        loaded = load_tokenizer(self.path)
+        if self.chat_template is not None:
+            loaded.chat_template = read_template(self.chat_template)
+        if self.eos_token:
+            set_eos(loaded, self.eos_token)
         return loaded
-
-
-def _load(path: str) -> Any:
-    try:
-        from transformers import AutoTokenizer  # 2 s and an optional extra: paid only by who encodes
-    except ImportError as error:
-        raise ConfigError(f"a tokenizer needs transformers: pip install 'ike-data[hf]' ({error})") from error
-    local = Path(path)
-    if not local.exists() and not _HUB_NAME.fullmatch(path):
-        raise ConfigError(f"tokenizer.path = {path!r}: {local.absolute()} does not exist, and it is no name on the hub")
-    try:
-        if local.suffix == ".gguf" and local.is_file():
-            return AutoTokenizer.from_pretrained(str(local.parent), gguf_file=local.name)
-        return AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, ImportError) as error:
-        tried = (
-            f"the folder {local.absolute()} holds none that transformers reads"
-            if local.exists()
-            else (f"there is no folder {local.absolute()}, and {path!r} could not be had from the hub or its cache")
-        )
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"tokenizer.path = {path!r}: no tokenizer: {tried} ({reason})") from error
 
 
 def offset_tokenizer(tokenizer: object, *, part: object) -> OffsetTokenizer:
     """The tokenizer, if a processor of ike's own can work with it; ConfigError says what it lacks."""
     if isinstance(tokenizer, OffsetTokenizer):
         return tokenizer
-    wanted = ("encode", "decode", "vocabulary", "save", "encoder", "opening", "template_variables", "chat_template")
+    wanted = ("encode", "decode", "vocabulary", "save", "encoder", "opening", "template")
     lacking = [name for name in wanted if name not in dir(tokenizer)]
     raise ConfigError(
         f"{type(part).__name__} needs to know which token holds which character: {type(tokenizer).__name__} "
