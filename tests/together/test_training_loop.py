@@ -374,11 +374,39 @@ def test_a_pipeline_without_a_checkpoint_part_has_a_name_and_saves_nothing(run: 
     [
         (lambda model: model, "takes 1 required arguments"),
         ("no function", "can't be called"),
+        (lambda model, samples: None, "returned None; a step function returns the loss"),
+        (lambda model, samples: {"loss": 1.0}, "returned a dict; a step function returns the loss"),
+        (lambda model, samples: (1.0, 2.0, 3.0), "returned a tuple; a step function returns the loss"),
     ],
 )
 def test_what_is_no_step_function_is_refused(run: Any, function: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run([A], function=function)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model": 3}, "model= is a int; give a torch module"),
+        ({"model": lambda: None}, "the callable given as model= returned None"),
+        ({"optimizer": torch.optim.SGD}, "optimizer= is the class SGD; give a torch optimizer"),
+        ({"optimizer": lambda model: None}, "the callable given as optimizer= returned None"),
+        ({"optimizer": torch.optim.SGD(nn.Linear(1, 1).parameters())}, "2 of the 2 tensors of optimizer= are not the"),
+        ({"collate_fn": lambda examples, vocabulary: None}, "returned None; a collate returns a mapping of tensors"),
+        (
+            {"data_processor_classes": {"trian": Rows()}},
+            "a processor for 'trian', and the data sets are train; nearest",
+        ),
+    ],
+)
+def test_what_fits_no_door_is_refused_by_the_doors_name(tmp_path: Path, given: Any, message: str) -> None:
+    doors: dict[str, Any] = {
+        "model": Lin(),
+        "data_processor_classes": {"train": Rows()},
+        "train_forward_step_fn": summed,
+    } | given
+    with pytest.raises(ConfigError, match=message):
+        TrainingPipeline(config=settings(tmp_path, [A]), **doors).run()
 
 
 def test_an_evaluation_step_fn_stands_in_for_the_training_loss(run: Any) -> None:

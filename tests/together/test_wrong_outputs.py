@@ -37,6 +37,8 @@ RIGHT = Mean(learned(), 2.0)
         (Mean(learned().detach(), 2.0), "Focal returned a loss that nothing can be learned from"),
         (StepOutput(RIGHT, {"hits": torch.tensor(1.0)}), "the metric 'hits' as a Tensor; a metric is a Mean"),  # type: ignore[dict-item]
         (StepOutput(RIGHT, {"hits": Mean(torch.ones(2), 1.0)}), r"the metric 'hits' with a total of shape \(2,\)"),
+        (StepOutput(RIGHT, {"loss": Mean(7.0, 1.0)}), "a metric named 'loss', which ike reports itself"),
+        (StepOutput(RIGHT, {"step": Mean(7.0, 1.0)}), "a metric named 'step', which ike reports itself"),
         (StepOutput(RIGHT, [RIGHT]), "metrics that are a list"),  # type: ignore[arg-type]
     ],
 )

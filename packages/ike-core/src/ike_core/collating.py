@@ -6,7 +6,9 @@ from typing import Any
 import attrs
 
 from ike_core.batch import Batch, Vocabulary, weigh
+from ike_core.errors import ConfigError
 from ike_core.examples import AnyExample
+from ike_core.spoken import kind_of, name_of
 
 CollateFn = Callable[[Sequence[AnyExample], Vocabulary], Mapping[str, Any] | Batch]
 
@@ -26,6 +28,11 @@ class OwnCollate:
     def __call__(self, examples: Sequence[AnyExample]) -> Batch:
         rows = examples or (self.stand_in,)
         made = self.function(rows, self.vocabulary)
+        if not isinstance(made, Batch | Mapping):
+            raise ConfigError(
+                f"{name_of(self.function)} returned {kind_of(made)}; a collate returns "
+                "a mapping of tensors, such as {'input_ids': ..., 'labels': ...}, or a Batch"
+            )
         batch = made if isinstance(made, Batch) else Batch(made, counted(made, rows))
         if examples:
             return batch

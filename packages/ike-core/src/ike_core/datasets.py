@@ -1,6 +1,6 @@
 """The tables of `[data]` as datasets, read by ike-data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import attrs
 
 from ike_core.config import Config
 from ike_core.config.component import Component
+from ike_core.config.keys import hint
 from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSection
 from ike_core.door import locate
 from ike_core.errors import ConfigError
@@ -47,6 +48,7 @@ class DatasetBuilder:
         data = self.config.data
         if data.train is None:
             raise ConfigError("[data.train] is missing: say its files and its processor")
+        self._check_names({"train", *data.valid, *objectives})
         held_out = _holdout(data.holdout, self.config.run.seed)
         train, kept_out = self._read("train", data.train, self._processor("train", data.train.processor), held_out)
         valid = {
@@ -93,6 +95,14 @@ class DatasetBuilder:
                 "raise it, or lower max_tokens"
             )
         return section.max_tokens or min(ceiling, self.positions or ceiling)
+
+    def _check_names(self, known: Set[str]) -> None:
+        """A processor for no dataset would be a dead option."""
+        for name in _given(self.given).keys() - known:
+            sets = ", ".join(sorted(known))
+            raise ConfigError(
+                f"data_processor_classes has a processor for {name!r}, and the data sets are {sets}{hint(name, known)}"
+            )
 
     def _processor(self, name: str, component: Component | None) -> Any:
         """What the pipeline was given for this dataset (as for data.train where it says nothing), else its table's."""

@@ -54,10 +54,8 @@ class ModelBuilder:
                     raise ConfigError("[model] is missing: say model.path, or give a model in Python")
                 dtype = self.engine_part.dtype(precision=self.config.engine.precision, trains=self.trains)
                 module = section.part.build().build(self.context(dtype=dtype))
-            elif runtime("modules:is_module")(given):
-                module = given
             else:
-                module = given()
+                module = runtime("modules:given_module")(given)
         if section is not None:
             runtime("freezing:apply_freeze")(module, section.freeze, section.train)
             if section.activation_checkpointing:
@@ -103,7 +101,7 @@ class ModelBuilder:
     def _optimizer(self, module: Any, given: Any) -> Any:
         section = self.config.optimizer
         if given is not None and not isinstance(given, OptimizerPart):
-            return given if runtime("modules:is_optimizer")(given) else given(module)
+            return runtime("modules:given_optimizer")(given, module)
         part = section.part.build() if given is None else given
         named = list(module.named_parameters())
         groups = runtime("parameter_groups:parameter_groups")(named, section.groups, section.peak_lr)

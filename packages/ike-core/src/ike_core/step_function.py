@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -10,7 +10,18 @@ from ike_core.batch import Batch
 from ike_core.context import Context
 from ike_core.errors import ConfigError
 from ike_core.mean import Mean
+from ike_core.spoken import kind_of, name_of
 from ike_core.step_output import StepOutput
+
+
+@runtime_checkable
+class Scalar(Protocol):
+    """A tensor, as far as this half of ike knows one."""
+
+    shape: Any
+    requires_grad: bool
+
+    def __rmul__(self, other: float) -> Any: ...
 
 
 @attrs.frozen
@@ -33,9 +44,14 @@ class StepFunction:
                 return StepOutput(mean)
             case (total, weight):
                 return StepOutput(Mean(total, weight, per))
-            case scalar:
+            case (Scalar() | int() | float()) as scalar:
                 weight = batch.weights[per]
-                return StepOutput(Mean(scalar * weight, weight, per))
+                return StepOutput(Mean(weight * scalar, weight, per))
+            case other:
+                raise ConfigError(
+                    f"{name_of(self.function)} returned {kind_of(other)}; a step function returns the loss, such as "
+                    "model(**samples).loss, or (total, weight), a Mean or a StepOutput"
+                )
 
 
 def required_positionals(function: Callable[..., Any]) -> int:

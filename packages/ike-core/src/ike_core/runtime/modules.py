@@ -10,14 +10,43 @@ from transformers import GenerationMixin, PreTrainedModel
 from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError
 from ike_core.interfaces import SavedModel
+from ike_core.spoken import kind_of
 
 
 def is_module(value: Any) -> bool:
     return isinstance(value, nn.Module)
 
 
-def is_optimizer(value: Any) -> bool:
-    return isinstance(value, torch.optim.Optimizer)
+def given_module(value: Any) -> nn.Module:
+    """A module, or what a `build_model()` callable makes; ConfigError for anything else."""
+    module = value if is_module(value) or not callable(value) else value()
+    if not isinstance(module, nn.Module):
+        made = "model= is" if module is value else "the callable given as model= returned"
+        raise ConfigError(
+            f"{made} {kind_of(module)}; give a torch module, or a callable without arguments that makes one"
+        )
+    return module
+
+
+def given_optimizer(value: Any, module: nn.Module) -> torch.optim.Optimizer:
+    """A torch optimizer, or what a callable makes for the module; ConfigError where it is not over its parameters."""
+    if isinstance(value, type) or not (callable(value) or isinstance(value, torch.optim.Optimizer)):
+        given = f"the class {value.__name__}" if isinstance(value, type) else kind_of(value)
+        raise ConfigError(
+            f"optimizer= is {given}; give a torch optimizer over the model's parameters, or a callable(model) that "
+            "makes one"
+        )
+    optimizer = value if isinstance(value, torch.optim.Optimizer) else value(module)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(f"the callable given as optimizer= returned {kind_of(optimizer)}, not a torch optimizer")
+    own = {id(parameter) for parameter in module.parameters()}
+    held = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
+    if strangers := sum(parameter not in own for parameter in held):
+        raise ConfigError(
+            f"{strangers} of the {len(held)} tensors of optimizer= are not the model's parameters, so it would learn "
+            "nothing of them; make the optimizer from the model that is given"
+        )
+    return optimizer
 
 
 def positions(module: nn.Module) -> int:
