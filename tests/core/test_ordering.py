@@ -1,7 +1,9 @@
 """The data order is a function: a bijection, even, the same at any step reached from anywhere."""
 
 import math
+import tracemalloc
 from collections import Counter
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -23,11 +25,36 @@ def test_a_permutation_is_a_bijection_at_the_edges_of_its_grid(size: int) -> Non
     assert sorted(permutation[i] for i in range(size)) == list(range(size))
 
 
-def test_small_permutations_are_uniform() -> None:
-    """Chi-square over the 24 orders of 4 with 24,000 keys: 23 degrees of freedom, the 0.1 % point is 49.7."""
-    counts = Counter(tuple(Permutation(4, key)[i] for i in range(4)) for key in range(24_000))
-    assert len(counts) == math.factorial(4)
-    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 49.7
+def chi_square_bound(degrees: int) -> float:
+    """The 0.1 % point, by Wilson and Hilferty's cube: 20.6 for 5, 49.7 for 23, 842 for 719."""
+    spread = 2 / (9 * degrees)
+    return degrees * (1 - spread + 3.0902 * math.sqrt(spread)) ** 3
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 6])
+def test_small_permutations_are_uniform(size: int) -> None:
+    """Chi-square over all orders of so few, with 40 keys an order."""
+    orders = math.factorial(size)
+    counts = Counter(tuple(Permutation(size, key)) for key in range(40 * orders))
+    assert len(counts) == orders
+    assert sum((count - 40) ** 2 / 40 for count in counts.values()) < chi_square_bound(orders - 1)
+
+
+@pytest.mark.parametrize("size", [SMALL - 1, SMALL, SMALL + 1])
+def test_permutations_are_even_on_both_sides_of_where_the_method_changes(size: int) -> None:
+    """Chi-square of where the first, a middle and the last index land, in 16 bins, over 160 keys each."""
+    bins: Counter[tuple[int, int]] = Counter()
+    for order in (Permutation(size, key) for key in range(160)):
+        bins.update((index, order[index] * 16 // size) for index in (0, size // 2, size - 1))
+    for index in (0, size // 2, size - 1):
+        assert sum((bins[index, place] - 10) ** 2 / 10 for place in range(16)) < chi_square_bound(15)
+
+
+def test_the_first_two_of_a_large_permutation_fall_anywhere_together() -> None:
+    """Chi-square of the pair (0, 1) of SMALL in an 8 x 8 grid, over 6,400 keys: 63 degrees."""
+    pairs = (Permutation(SMALL, key) for key in range(6_400))
+    cells = Counter((order[0] * 8 // SMALL, order[1] * 8 // SMALL) for order in pairs)
+    assert sum((cells[cell] - 100) ** 2 / 100 for cell in product(range(8), repeat=2)) < chi_square_bound(63)
 
 
 def test_large_permutations_send_an_index_anywhere() -> None:
@@ -67,9 +94,15 @@ def test_a_step_is_reached_without_the_steps_before_it() -> None:
     assert sorted(second_epoch) == list(range(8))
 
 
-def test_any_step_of_a_trillion_examples_is_reached_at_once() -> None:
-    ordering = Ordering(size=10**12, examples_per_step=64, seed=1)
-    assert len(set(ordering.examples(10**10))) == 64
+def test_any_step_of_a_trillion_examples_is_reached_at_once_and_without_a_list() -> None:
+    """A list of 10^12 would be terabytes; what is held at most is less than a page a step's worth of integers."""
+    tracemalloc.start()
+    try:
+        ordering = Ordering(size=10**12, examples_per_step=64, seed=1)
+        assert len(set(ordering.examples(10**10))) == 64
+        assert tracemalloc.get_traced_memory()[1] < 64 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("step", "epoch"), [(0, 0.0), (1, 0.4), (3, 1.0), (4, 1.4)])
