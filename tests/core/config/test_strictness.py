@@ -104,7 +104,7 @@ def test_a_table_that_is_not_complete_names_what_is_missing(write: Write) -> Non
         "run.toml", '[data.train]\nlimit = 1\n[optimizer.groups.head]\nlr_scale = 2\n[inference]\nfiles = ["a"]'
     )
     said = refusal(file)
-    assert "data.train.files is missing (run.toml:1)" in said
+    assert "data.train needs one of files and sources (run.toml:1)" in said
     assert "optimizer.groups.head.match is missing (run.toml:3)" in said
     assert "inference.output is missing (run.toml:5)" in said
 

@@ -23,13 +23,16 @@ from ike_core.evaluations import EvaluationBuilder
 from ike_core.examples import AnyExample
 from ike_core.feed import Feed
 from ike_core.hooks import Hooks
-from ike_core.interfaces import CheckpointStore, Engine, SavedModel, StepObjective, World
+from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, StepObjective, World
+from ike_core.mixed_dataset import MixedDataset
+from ike_core.mixing import Mixture
 from ike_core.models import ModelBuilder, schedules
 from ike_core.objectives import Forward, ObjectiveBuilder, forward_of, two_examples
 from ike_core.ordering import Ordering
 from ike_core.progress import Progress
 from ike_core.run_setup import RunSetup, set_up
 from ike_core.self_check import check_cut
+from ike_core.shares import order_of
 from ike_core.trackers import Trackers
 from ike_core.user_code import save_user_code
 
@@ -150,14 +153,20 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
 
     collate = objectives.checked(collate, objective, engine, datasets.train, vocabulary, setup.trackers.say)
     batches = objectives.batches(collate, objective, vocabulary, datasets.train, setup.world, pipeline.cut)
-    ordering = Ordering(len(datasets.train), config.batch.examples_per_step, config.run.seed)
+    ordering, steps = _order(config, datasets.train)
     is_coupled = isinstance(objective, StepObjective)
     parts = TrainingParts(
         setup=setup,
         engine=engine,
         objective=objective,
-        feed=Feed(datasets.train, ordering, batches, objective.widen if is_coupled else None),
-        steps=config.length.steps or ordering.steps(epochs=config.length.epochs or 1.0),
+        feed=Feed(
+            datasets.train,
+            ordering,
+            batches,
+            widen=objective.widen if is_coupled else None,
+            source_of=datasets.train.source_of if isinstance(datasets.train, MixedDataset) else None,
+        ),
+        steps=steps,
         cadence=Cadence(config.cadence, ordering.steps_per_epoch),
         schedules=schedules(config),
         evaluations=evaluations.build(
@@ -174,6 +183,17 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     save_user_code(setup)
     setup.start_trackers(parts.steps)
     return parts
+
+
+def _order(config: Config, dataset: Dataset) -> tuple[Ordering | Mixture, int]:
+    """Which examples make each step, and how many steps the run has."""
+    assert config.data.train is not None
+    examples_per_step, seed = config.batch.examples_per_step, config.run.seed
+    ordering = order_of(config.data.train, dataset, examples_per_step=examples_per_step, seed=seed)
+    steps = config.length.steps or ordering.steps(epochs=config.length.epochs or 1.0)
+    if isinstance(ordering, Mixture):
+        ordering.require(steps)
+    return ordering, steps
 
 
 def _datasets(pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evaluations: EvaluationBuilder) -> Datasets:

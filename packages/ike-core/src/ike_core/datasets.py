@@ -9,10 +9,14 @@ import attrs
 from ike_core.config import Config
 from ike_core.config.component import Component
 from ike_core.config.keys import hint
-from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSection
+from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSection, SourceSection, TrainSection
 from ike_core.door import locate
 from ike_core.errors import ConfigError
 from ike_core.interfaces import Dataset, DatasetReader, Holdout, Tokenizer, World
+from ike_core.mixed_dataset import MixedDataset
+
+Rows = DataSection | EvaluateSection | SourceSection | TrainSection
+"""Tables that name files of rows."""
 
 READER = "ike_data:read_dataset"
 
@@ -47,10 +51,9 @@ class DatasetBuilder:
         """Collective. `objectives`: the `[evaluate]` tables that need a dataset."""
         data = self.config.data
         if data.train is None:
-            raise ConfigError("[data.train] is missing: say its files and its processor")
+            raise ConfigError("[data.train] is missing: say its files, or its sources, and its processor")
         self._check_names({"train", *data.valid, *objectives})
-        held_out = _holdout(data.holdout, self.config.run.seed)
-        train, kept_out = self._read("train", data.train, self._processor("train", data.train.processor), held_out)
+        train, kept_out = self._train(data.train, _holdout(data.holdout, self.config.run.seed))
         valid = {
             name: self._read(f"valid.{name}", section, self._processor(name, section.processor))[0]
             for name, section in data.valid.items()
@@ -65,8 +68,20 @@ class DatasetBuilder:
         }
         return Datasets(train, valid, evaluate)
 
+    def _train(self, section: TrainSection, holdout: Holdout | None) -> tuple[Dataset, Dataset | None]:
+        """What is learned from, and what of it is held out: of every source as `[data.holdout]` says."""
+        if not section.sources:
+            return self._read("train", section, self._processor("train", section.processor), holdout)
+        kept, held_out = dict[str, Dataset](), dict[str, Dataset]()
+        for name, source in section.sources.items():
+            processor = self._processor("train", source.processor)
+            kept[name], apart = self._read(f"train.{name}", source, processor, holdout)
+            if apart is not None:
+                held_out[name] = apart
+        return MixedDataset(kept), MixedDataset(held_out) if held_out else None
+
     def _read(
-        self, name: str, section: DataSection | EvaluateSection, processor: Any, holdout: Holdout | None = None
+        self, name: str, section: Rows, processor: Any, holdout: Holdout | None = None
     ) -> tuple[Dataset, Dataset | None]:
         read: DatasetReader = locate(READER)
         parts = read(
@@ -87,7 +102,7 @@ class DatasetBuilder:
         self.say(parts.summary)
         return parts.kept, parts.held_out
 
-    def _max_tokens(self, section: DataSection | EvaluateSection) -> int:
+    def _max_tokens(self, section: Rows) -> int:
         ceiling = self.config.batch.tokens_per_device
         if section.max_tokens > ceiling:
             raise ConfigError(

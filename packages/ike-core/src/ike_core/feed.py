@@ -11,7 +11,9 @@ from ike_core.batch import Batch, weigh
 from ike_core.cutting import Ceiling, Cut, cut
 from ike_core.examples import AnyExample
 from ike_core.interfaces import Dataset, World
+from ike_core.mixing import Mixture
 from ike_core.ordering import Ordering
+from ike_core.progress import Drawn
 
 AHEAD = 2
 """Steps that wait ready; more only hold memory."""
@@ -52,6 +54,8 @@ class Step:
     """Of the whole step, trunks once."""
     examples: Sequence[AnyExample]
     """Of the whole step, in step order, where a StepObjective wants them; else empty."""
+    sources: Mapping[str, Drawn] = attrs.field(factory=dict)
+    """What the step draws of each of data.train's sources; empty where there are none."""
 
 
 @attrs.frozen
@@ -95,10 +99,12 @@ class Feed:
     """The training set as steps, a function of the step."""
 
     dataset: Dataset
-    ordering: Ordering
+    ordering: Ordering | Mixture
     batches: Batches
     widen: Callable[[Sequence[AnyExample]], Sequence[AnyExample]] | None = None
     """Of a StepObjective."""
+    source_of: Callable[[int], str] | None = None
+    """The source of an example, where the set is made of several."""
 
     def steps(self, first: int, last: int) -> Iterator[Step]:
         """Steps `first` to `last` - 1. Collective where weights must be counted over ranks."""
@@ -111,7 +117,7 @@ class Feed:
     def _step(self, number: int) -> Step:
         indices = self.ordering.examples(number)
         if self.widen is not None:
-            return self._coupled(number, self.widen([self.dataset[index] for index in indices]))
+            return self._coupled(number, indices)
         sizes = [self.dataset.size(index) for index in indices]
         counted = [self.dataset.weights(index) for index in indices] if self.batches.counts_as_weigh else []
         return Step(
@@ -122,9 +128,22 @@ class Feed:
             len(indices),
             sum(sizes),
             (),
+            self._drawn(indices),
         )
 
-    def _coupled(self, number: int, examples: Sequence[AnyExample]) -> Step:
+    def _drawn(self, indices: Sequence[int]) -> dict[str, Drawn]:
+        if self.source_of is None:
+            return {}
+        drawn = dict[str, Drawn]()
+        for index in indices:
+            one = Drawn(1, self.dataset.size(index), self.dataset.weights(index)["tokens"])
+            name = self.source_of(index)
+            drawn[name] = drawn.get(name, Drawn()) + one
+        return drawn
+
+    def _coupled(self, number: int, indices: Sequence[int]) -> Step:
+        assert self.widen is not None
+        examples = self.widen([self.dataset[index] for index in indices])
         sizes = [len(example) for example in examples]
         return Step(
             number,
@@ -134,6 +153,7 @@ class Feed:
             len(examples),
             sum(sizes),
             tuple(examples),
+            self._drawn(indices),
         )
 
 

@@ -16,6 +16,7 @@ from ike_core.errors import ConfigError
 from ike_core.examples import AnyExample
 from ike_core.feed import Batches, CutStep
 from ike_core.interfaces import Collate, Collates, Dataset, Engine, StepObjective, World
+from ike_core.mixing import Mixture
 from ike_core.ordering import Ordering
 from ike_core.outputs import as_output
 from ike_core.step_function import StepFunction, is_plain
@@ -131,7 +132,7 @@ def forward_of(objective: Any) -> Forward:
     return forward
 
 
-def two_examples(dataset: Dataset, ordering: Ordering, ceiling: Ceiling) -> list[AnyExample]:
+def two_examples(dataset: Dataset, ordering: Ordering | Mixture, ceiling: Ceiling) -> list[AnyExample]:
     """The shortest of step 0's examples and the next longer one, if one micro-batch holds both; alike on all ranks."""
     indices = sorted(ordering.examples(0), key=dataset.size)
     first = dataset.size(indices[0])

@@ -13,7 +13,7 @@ from functools import lru_cache
 import attrs
 
 from ike_core.errors import ConfigError
-from ike_core.randomness import mix
+from ike_core.randomness import absorb, mix
 
 ROUNDS = 8
 """Of the network; 4 would do for a cipher with an ideal round function, and the round function here is a cheap mix."""
@@ -46,10 +46,17 @@ class Permutation:
         rows = math.isqrt(self.size - 1) + 1
         columns = -(-self.size // rows)
         left, right = divmod(value, columns)
+        states = _rounds(self.key)
         for turn in range(0, ROUNDS, 2):
-            left = (left + mix(self.key, turn, right)) % rows
-            right = (right + mix(self.key, turn + 1, left)) % columns
+            left = (left + absorb(states[turn], right)) % rows
+            right = (right + absorb(states[turn + 1], left)) % columns
         return left * columns + right
+
+
+@lru_cache(maxsize=64)
+def _rounds(key: int) -> Sequence[int]:
+    """mix(key, round) of each, which a round's input is absorbed into."""
+    return [mix(key, turn) for turn in range(ROUNDS)]
 
 
 @lru_cache(maxsize=8)

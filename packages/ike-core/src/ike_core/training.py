@@ -20,7 +20,7 @@ from ike_core.interfaces import StepObjective, StepReport
 from ike_core.mean import Mean
 from ike_core.not_finite import find_rows
 from ike_core.outputs import as_output
-from ike_core.progress import Progress
+from ike_core.progress import Progress, added
 from ike_core.randomness import key, mix
 from ike_core.step_output import StepOutput
 from ike_core.tally import Tally, read
@@ -86,6 +86,8 @@ class TrainingPipeline:
             if not report.update.applied:
                 self._not_finite(step, report)
             loss = self._record(report, parts.cadence.due(report.step, last=report.step == parts.steps))
+        if self.progress.sources:
+            parts.trackers.say(self.progress.mix())
         return loss
 
     # -- one step -------------------------------------------------------------------------------------------------
@@ -175,6 +177,7 @@ class TrainingPipeline:
             tokens=self.progress.tokens + step.tokens,
             supervised_tokens=self.progress.supervised_tokens + step.weights.get("tokens", 0.0),
             skipped=self.progress.skipped + (not report.update.applied),
+            sources=added(self.progress.sources, step.sources),
         )
 
     def _record(self, report: StepReport | None, due: Due) -> float:
@@ -197,9 +200,7 @@ class TrainingPipeline:
             "grad_norm": float(report.update.grad_norm),
             "learning_rate": report.update.learning_rate,
             "epoch": report.epoch,
-            "examples": self.progress.examples,
-            "tokens": self.progress.tokens,
-            "supervised_tokens": self.progress.supervised_tokens,
+            **self.progress.values(),
             "tokens_per_second": tokens / seconds,
             "seconds": seconds,
             "peak_memory_bytes": self.parts.peak_memory(),

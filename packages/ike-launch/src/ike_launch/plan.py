@@ -104,8 +104,10 @@ def _patterns(config: Config, purpose: Purpose) -> Iterator[tuple[str, Sequence[
             raise ConfigError("there is no [inference] table: infer needs inference.files and inference.output")
         yield "inference.files", config.inference.files
         return
-    if config.data.train is not None:
+    if config.data.train is not None and config.data.train.files:
         yield "data.train.files", config.data.train.files
+    for name, source in config.data.train.sources.items() if config.data.train is not None else ():
+        yield f"data.train.sources.{name}.files", source.files
     for name, section in config.data.valid.items():
         yield f"data.valid.{name}.files", section.files
     for name, evaluation in config.evaluate.items():

@@ -20,11 +20,12 @@ from ike_core.errors import ConfigError, IkeError
 from ike_core.interfaces import EnginePart, SchedulePart
 
 _MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
+_PROCESSOR = ("data", "train", "processor")
 _NEEDED: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "train": {
         ("model",): _MODEL,
         ("data", "train"): 'say data.train.files = ["rows.jsonl"]',
-        ("data", "train", "processor"): 'say data.train.processor.uses = "ike_data:ChatProcessor", or another',
+        _PROCESSOR: 'say data.train.processor.uses = "ike_data:ChatProcessor", or another',
         ("objective",): 'say objective.uses = "ike_tasks:SFT", or another',
     },
     "infer": {
@@ -39,9 +40,7 @@ def check_parts(command: str, config: Config) -> None:
     """ConfigError with everything that is wrong: tables that are missing, parts that can't be built."""
     problems = Problems()
     for key, remedy in _NEEDED[command].items():
-        try:
-            at(dict(config.tree), key)
-        except KeyError:
+        if not _is_said(config, key):
             problems.add(key, f" is missing: {remedy}")
     model = dict(config.model.part.table) if config.model is not None else {}
     tokenizer = None
@@ -56,6 +55,16 @@ def check_parts(command: str, config: Config) -> None:
         elif component.key[-1] == "schedule" and config.length.steps is not None and part is not REFUSED:
             _check_schedule(part, component, config.length.steps, problems)
     problems.settle(config.provenance)
+
+
+def _is_said(config: Config, key: tuple[str, ...]) -> bool:
+    if key == _PROCESSOR and config.data.train is not None and config.data.train.sources:
+        return all(source.processor is not None for source in config.data.train.sources.values())
+    try:
+        at(dict(config.tree), key)
+    except KeyError:
+        return False
+    return True
 
 
 def _check_engine(part: EnginePart, config: Config, problems: Problems) -> None:

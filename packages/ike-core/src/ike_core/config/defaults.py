@@ -15,7 +15,7 @@ from ike_core.config.schema import keys, named, section
 from ike_core.config.sections import Sections
 
 INHERITED = ("processor", "max_tokens", "too_long")
-"""What a `[data.valid.<name>]` takes from `[data.train]`; its own go over it."""
+"""What a `[data.valid.<name>]`, and a source, takes from `[data.train]`; its own go over it."""
 
 
 def default_layer() -> Layer:
@@ -26,15 +26,16 @@ def default_layer() -> Layer:
 
 
 def inherit_training_data(merged: Merged) -> None:
-    """Lays each `[data.valid.<name>]` over what it inherits; the origins stay those of the lines that said it."""
+    """Lays each `[data.valid.<name>]`, and each source, over what it inherits, which keeps the origins it had."""
     data = merged.tree.get("data")
-    train, valid = (data.get("train"), data.get("valid")) if isinstance(data, dict) else (None, None)
-    if not isinstance(train, dict) or not isinstance(valid, dict):
+    train = data.get("train") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(train, dict):
         return
     base = {name: train[name] for name in INHERITED if name in train}
-    for name, own in valid.items():
-        if isinstance(own, dict):
-            _inherit(merged, own, ("data", "valid", name), base, ("data", "train"))
+    for key, tables in ((("data", "valid"), data.get("valid")), (("data", "train", "sources"), train.get("sources"))):
+        for name, own in tables.items() if isinstance(tables, dict) else ():
+            if isinstance(own, dict):
+                _inherit(merged, own, (*key, name), base, ("data", "train"))
 
 
 def _inherit(merged: Merged, own: dict[str, Any], key: Key, base: Mapping[str, Any], base_key: Key) -> None:

@@ -83,7 +83,7 @@ class FrozenSection:
 
 @attrs.frozen
 class DataSection:
-    """`[data.train]`, or a `[data.valid.<name>]` laid over it."""
+    """`[data.valid.<name>]`, laid over data.train's processor, max_tokens and too_long."""
 
     files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
     """Paths, folders and globs, absolute once resolved; or `hf://owner/name[/config][:split]`."""
@@ -98,8 +98,108 @@ class DataSection:
 
 
 @attrs.frozen
+class SourceSection:
+    """`[data.train.sources.<name>]`: some of the rows. What it leaves out of the last three is data.train's."""
+
+    files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
+    """Paths and globs, absolute once resolved."""
+    limit: int = identity(0, validator=attrs.validators.ge(0))
+    """Rows at most; 0: all."""
+    weight: float | None = identity(None, validator=attrs.validators.optional(attrs.validators.ge(0.0)))
+    """Its share of what data.train.mix_by counts, in any unit. None: all sources are one set."""
+    max_repeats: int = identity(0, validator=attrs.validators.ge(0))
+    """Passes over it at most; 0: no limit. Then the others share what was its."""
+    max_tokens: int = identity(0, validator=attrs.validators.ge(0))
+    """Of an example; 0: the smaller of batch.tokens_per_device and the model's positions."""
+    too_long: Literal["skip", "truncate_left", "truncate_right"] = identity("skip")
+    """What becomes of an example with more tokens."""
+    processor: Component | None = identity(None)
+    """What reads a row."""
+
+
+@attrs.frozen
+class StageSection:
+    """`[data.train.stages.<name>]`: other weights from a step on."""
+
+    from_step: int = identity(validator=attrs.validators.ge(1))
+    """Updates before it."""
+    weights: Mapping[str, float] = identity(validator=attrs.validators.min_len(1))
+    """Of the sources named; the others keep theirs."""
+
+
+def weighted_sources(section: "TrainSection", _field: "attrs.Attribute[Any]", value: Mapping[str, Any]) -> None:
+    """Validator: weights are said of all or of none, and with what they share out."""
+    without = [name for name, source in value.items() if source.weight is None]
+    if value and not without and section.mix_by is None:
+        raise ValueError('\'sources\' have weights, of what? Say mix_by = "documents", "tokens" or "supervised_tokens"')
+    if 0 < len(without) < len(value):
+        raise ValueError(f"'sources' must all have a weight, or none; {without[0]} has none")
+    if value and not without and not any(source.weight for source in value.values()):
+        raise ValueError("'sources' must have a weight above 0, one at least")
+    for name in without:
+        if value[name].max_repeats:
+            raise ValueError(
+                f"'sources' without weights are one set; give them weights, or leave out {name}.max_repeats"
+            )
+
+
+def some_files(section: "TrainSection", _field: "attrs.Attribute[Any]", value: tuple[str, ...]) -> None:
+    """Validator: there is something to read."""
+    if not value and not section.sources:
+        raise ValueError("'files' must name one at least")
+
+
+def mixes(section: "TrainSection", _field: "attrs.Attribute[Any]", value: str | None) -> None:
+    """Validator: there is something to mix."""
+    if value is not None and all(source.weight is None for source in section.sources.values()):
+        raise ValueError("'mix_by' is for sources with weights, and there are none; give them weights, or remove it")
+
+
+def weighted_stages(section: "TrainSection", _field: "attrs.Attribute[Any]", value: Mapping[str, Any]) -> None:
+    """Validator: stages are of sources that have weights, one a step, and each draws something."""
+    weights = {name: source.weight for name, source in section.sources.items()}
+    if value and (not weights or None in weights.values()):
+        raise ValueError("'stages' are for sources with weights; give them weights, or remove the stages")
+    steps = dict[int, str]()
+    for name, stage in sorted(value.items(), key=lambda item: item[1].from_step):
+        if unknown := sorted(stage.weights.keys() - weights.keys()):
+            raise ValueError(f"'stages' can't weigh {unknown[0]} in {name}; the sources are {', '.join(weights)}")
+        weights |= stage.weights
+        if min(stage.weights.values()) < 0 or not any(weights.values()):
+            raise ValueError(f"'stages' must leave a source with a weight above 0, and none below; {name} does not")
+        if other := steps.get(stage.from_step):
+            raise ValueError(f"'stages' can't begin at the same step, {stage.from_step}: {other} and {name} do")
+        steps[stage.from_step] = name
+
+
+@attrs.frozen
+class TrainSection:
+    """`[data.train]`: its files, or named sources of it."""
+
+    files: tuple[str, ...] = identity((), validator=some_files)
+    """Paths and globs, absolute once resolved."""
+    sources: Mapping[str, SourceSection] = identity(attrs.Factory(dict), validator=weighted_sources)
+    """In the place of files. With weights they are mixed, without them they are one set."""
+    mix_by: Literal["documents", "tokens", "supervised_tokens"] | None = identity(None, validator=mixes)
+    """What the sources' weights are shares of."""
+    stages: Mapping[str, StageSection] = identity(attrs.Factory(dict), validator=weighted_stages)
+    """Weights by step."""
+    limit: int = identity(0, validator=attrs.validators.ge(0))
+    """Rows at most, of files; 0: all."""
+    max_tokens: int = identity(0, validator=attrs.validators.ge(0))
+    """Of an example; 0: the smaller of batch.tokens_per_device and the model's positions."""
+    too_long: Literal["skip", "truncate_left", "truncate_right"] = identity("skip")
+    """What becomes of an example with more tokens."""
+    processor: Component | None = identity(None)
+    """What reads a row."""
+
+
+@attrs.frozen
 class HoldoutSection:
-    """`[data.holdout]`: training rows kept for evaluation, drawn before they are processed; exactly one of the two."""
+    """`[data.holdout]`: training rows (of every source) kept for evaluation, drawn before they are processed.
+
+    Exactly one of the two.
+    """
 
     count: int = identity(0, validator=attrs.validators.ge(0))
     share: float = identity(0.0, validator=[attrs.validators.ge(0.0), attrs.validators.lt(1.0)])
@@ -123,7 +223,7 @@ def set_names(_instance: Any, _field: "attrs.Attribute[Any]", value: Mapping[str
 class Data:
     """`[data]`"""
 
-    train: DataSection | None = identity(None)
+    train: TrainSection | None = identity(None)
     valid: Mapping[str, DataSection] = mechanics(attrs.Factory(dict), validator=set_names)
     holdout: HoldoutSection | None = identity(None)
     ledger: LedgerSection = mechanics(attrs.Factory(LedgerSection))
