@@ -52,6 +52,32 @@ def train(name: str, rows: str, *overrides: str, hands: Hands | None = None) -> 
     return run
 
 
+def mixed() -> None:
+    """Two sources, 1 to 3, with a cap and a stage: which rows each step learned from, over all ranks."""
+    source = f'weight={{}}, max_repeats={{}}, files=["{FOLDER}/{{}}.jsonl"]'
+    config = load_config(
+        str(FOLDER / "run.toml"),
+        *('run.name="mixed"', "batch.examples_per_step=7", "length.steps=12", "data.train.mix_by=documents"),
+        f"data.train.sources.a={{{source.format(1, 2, 'seventeen')}}}",
+        f"data.train.sources.b={{{source.format(3, 0, 'valid')}}}",
+        "data.train.stages.more={from_step=4, weights={a=9.0}}",
+    )
+    seen: list[list[str]] = []
+
+    class Seen:
+        def after_update(self, report: Any, context: Any) -> None:
+            seen.append([example.source for example in report.examples])
+
+    run = TrainingPipeline(config=config, hooks={"seen": Seen()})
+    run.run()
+    shares = run.parts.world.gather(seen)
+    if run.parts.world.is_first:
+        log = (run.parts.setup.folder / "log.jsonl").read_text().splitlines()
+        counts = [{key: value for key, value in json.loads(line).items() if "data/" in key} for line in log]
+        steps = [sorted(name for share in shares for name in share[step]) for step in range(12)]
+        FOUND["mixed"] = {"steps": steps, "counts": counts}
+
+
 # -- one rank -----------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +174,8 @@ def infer() -> None:
 
 
 def main() -> None:
+    if RANKS < 4:
+        mixed()
     if RANKS == 1:
         for stage in STAGES:
             one_division(stage)

@@ -127,6 +127,17 @@ def test_seventeen_examples_on_two_ranks_are_seventeen(two_ranks: Found) -> None
     assert line["loss"] == pytest.approx(LN2)
 
 
+def test_a_mixture_is_the_same_rows_step_by_step_on_any_number_of_ranks(one_rank: Found, two_ranks: Found) -> None:
+    """84 rows: all of 'seventeen' twice, which is its cap, and then 'valid' alone."""
+    assert one_rank["mixed"] == two_ranks["mixed"]
+    rows = [name for step in one_rank["mixed"]["steps"] for name in step]
+    assert sorted(name for name in rows if "seventeen" in name) == sorted(
+        [f"seventeen.jsonl:{line}" for line in range(1, 18)] * 2
+    )
+    assert one_rank["mixed"]["counts"][-1]["data/a/examples"] == 34
+    assert one_rank["mixed"]["counts"][-1]["data/b/examples"] == 84 - 34
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_a_run_can_be_made_of_the_users_own_parts(two_ranks: Found, stage: int) -> None:
     """ModelPart, OptimizerPart and SchedulePart, by where theta ends: its slope is sigma(theta) - 3/4."""
