@@ -14,7 +14,7 @@ from ike_ckpt import SafetensorsStore, read_weights
 from ike_ckpt.disk import PARTIAL, REPLACED
 from ike_core.errors import CheckpointError
 from ike_core.interfaces import CheckpointStore, SavedModel
-from ike_core.progress import Progress
+from ike_core.progress import Drawn, Progress
 
 
 @attrs.frozen
@@ -64,7 +64,8 @@ def test_it_names_the_run(tmp_path) -> None:
 
 
 def test_a_step_holds_model_tokenizer_and_progress(tmp_path) -> None:
-    progress = Progress(step=500, epoch=1.5, examples=4000, tokens=10**6, supervised_tokens=2.5, skipped=1)
+    counts = {"epoch": 1.5, "examples": 4000, "tokens": 10**6, "supervised_tokens": 2.5, "skipped": 1}
+    progress = Progress(step=500, **counts, sources={"math": Drawn(3, 70, 2.5)})
     folder = SafetensorsStore().save(
         tmp_path, model=MODEL, progress=progress, final=True, facts={"fingerprint": "abc", "versions": {"torch": "2"}}
     )
@@ -72,7 +73,7 @@ def test_a_step_holds_model_tokenizer_and_progress(tmp_path) -> None:
     assert steps(folder) == ["model", "progress.json"]
     assert steps(folder / "model") == ["model.safetensors", "tokenizer.json"]
     assert json.loads((folder / "progress.json").read_text()) == {
-        "step": 500, "epoch": 1.5, "examples": 4000, "tokens": 10**6, "supervised_tokens": 2.5, "skipped": 1,
+        "step": 500, **counts, "sources": {"math": {"examples": 3, "tokens": 70, "supervised_tokens": 2.5}},
         "final": True, "fingerprint": "abc", "versions": {"torch": "2"},
     }  # fmt: skip
 

@@ -47,6 +47,15 @@ def test_the_readmes_settings_resolve(tmp_path: Path) -> None:
     assert config.batch.examples_per_step == 64
 
 
+def test_the_settings_of_several_sources_resolve(tmp_path: Path) -> None:
+    (settings,) = blocks(ROOT / "docs" / "mixing.md", "toml")
+    (tmp_path / "mixed.toml").write_text(settings)
+    train = load_config(tmp_path / "mixed.toml", "data.train.sources.math.weight=3").data.train
+    assert train is not None
+    assert {name: source.weight for name, source in train.sources.items()} == {"chat": 2.0, "math": 3.0}
+    assert train.sources["chat"].processor is not None
+
+
 def test_the_readmes_errors_are_what_one_gets(tmp_path: Path) -> None:
     page = ROOT / "README.md"
     shown = next(block for block in blocks(page, "") if "is no known key" in block).splitlines()

@@ -122,7 +122,18 @@ OTHERWISE = """
 path = "model"
 train = ["layers"]
 [data.train]
+mix_by = "tokens"
+[data.train.sources.math]
 files = ["rows.jsonl"]
+limit = 9
+weight = 2.0
+max_repeats = 4
+max_tokens = 99
+too_long = "truncate_right"
+processor = { uses = "ike_data:ChatProcessor" }
+[data.train.stages.late]
+from_step = 5
+weights = { math = 1.0 }
 [data.holdout]
 share = 0.1
 [engine]
@@ -145,7 +156,7 @@ WATCHER = "import attrs\n@attrs.frozen\nclass Watcher:\n    def after_update(sel
 
 PROMISED = """
 run.tags run.notes model.lora.rank model.lora.alpha tokenizer.pad_token
-tokenizer.add_tokens data.train.sources.math.files data.train.sources.math.weight data.valid.helpful.cadence
+tokenizer.add_tokens data.valid.helpful.cadence
 engine.offload length.patience evaluate.answers.output inference.cadence inference.processor inference.max_tokens
 inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better checkpoint.resume launch.hosts
 launch.hostfile launch.slurm.partition launch.env.NCCL_DEBUG
@@ -240,7 +251,7 @@ def is_named(key: tuple[str, ...]) -> bool:
     return (*key, "*") in NAMED
 
 
-NAMED = {place[: place.index("*") + 1] for place in known(Sections, ()) if "*" in place}
+NAMED = {place[: i + 1] for place in known(Sections, ()) for i, part in enumerate(place) if part == "*"}
 
 
 def test_the_two_files_leave_no_key_out() -> None:
