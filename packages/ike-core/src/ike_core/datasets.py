@@ -14,6 +14,7 @@ from ike_core.door import locate
 from ike_core.errors import ConfigError
 from ike_core.interfaces import Dataset, DatasetReader, Holdout, Tokenizer, World
 from ike_core.mixed_dataset import MixedDataset
+from ike_core.token_limit import token_limit
 
 Rows = DataSection | EvaluateSection | SourceSection | TrainSection
 """Tables that name files of rows."""
@@ -89,7 +90,7 @@ class DatasetBuilder:
             section.files,
             processor,
             limit=section.limit,
-            max_tokens=self._max_tokens(section),
+            max_tokens=token_limit(self.config, section.max_tokens, positions=self.positions),
             too_long=section.too_long,
             budget=self.config.data.ledger.budget,
             holdout=holdout,
@@ -101,15 +102,6 @@ class DatasetBuilder:
         )
         self.say(parts.summary)
         return parts.kept, parts.held_out
-
-    def _max_tokens(self, section: Rows) -> int:
-        ceiling = self.config.batch.tokens_per_device
-        if section.max_tokens > ceiling:
-            raise ConfigError(
-                f"batch.tokens_per_device = {ceiling} can't hold an example of max_tokens = {section.max_tokens}; "
-                "raise it, or lower max_tokens"
-            )
-        return section.max_tokens or min(ceiling, self.positions or ceiling)
 
     def _check_names(self, known: Set[str]) -> None:
         """A processor for no dataset would be a dead option."""

@@ -1,16 +1,21 @@
 """Rows to examples: readers, tokenizers, exact supervision, the ledger.
 
-Importing this package imports neither torch nor transformers.
+Importing this package imports neither torch nor transformers, and each name's module on first use: `ike-data --help` is
+instant.
 """
 
-from ike_data.chat import ChatProcessor
-from ike_data.dataset import read_dataset
-from ike_data.feedback import FeedbackProcessor
-from ike_data.instruction import InstructionProcessor
-from ike_data.preference import PreferenceProcessor
-from ike_data.rows import read_records
-from ike_data.text import TextProcessor
-from ike_data.tokenizers import HFTokenizer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ike_data.chat import ChatProcessor
+    from ike_data.dataset import read_dataset
+    from ike_data.feedback import FeedbackProcessor
+    from ike_data.instruction import InstructionProcessor
+    from ike_data.preference import PreferenceProcessor
+    from ike_data.rows import read_records
+    from ike_data.text import TextProcessor
+    from ike_data.tokenizers import HFTokenizer
 
 __all__ = [
     "ChatProcessor",
@@ -22,3 +27,20 @@ __all__ = [
     "read_dataset",
     "read_records",
 ]
+
+_ROOM_OF = {
+    "ChatProcessor": "chat",
+    "FeedbackProcessor": "feedback",
+    "HFTokenizer": "tokenizers",
+    "InstructionProcessor": "instruction",
+    "PreferenceProcessor": "preference",
+    "TextProcessor": "text",
+    "read_dataset": "dataset",
+    "read_records": "rows",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)

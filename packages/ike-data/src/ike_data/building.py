@@ -12,12 +12,11 @@ from ike_core.errors import DataError
 from ike_core.examples import AnyExample, Skip
 from ike_core.interfaces import DataProcessor, Record, Say
 from ike_data.ledger import Budget, Entry, Tally
-from ike_data.lengths import fit
-from ike_data.producing import Yield, produce
+from ike_data.outcomes import Outcome, outcomes
 from ike_data.rows import Row, read_rows
 from ike_data.store.block import Block, Packer
 from ike_data.store.writer import StoreWriter
-from ike_data.workers import processed
+from ike_data.workers import Batch, processed
 
 BLOCK_ROWS = 256
 """Rows a tokenizer is given at once: enough for it to use its threads, few enough to hold."""
@@ -33,51 +32,26 @@ class Preparation:
     max_tokens: int
     too_long: str
 
+    def outcomes(self, rows: Sequence[Row]) -> Iterator[Outcome]:
+        """What becomes of each row. DataError where the processor raises, or yields what is no example."""
+        return outcomes(self.processor, rows, max_tokens=self.max_tokens, too_long=self.too_long)
+
     def block(self, first: int, rows: Sequence[Row]) -> Block:
         """What rows `first` and those behind it give. DataError where the processor raises, or yields no examples."""
         packer = Packer()
         entries: list[Entry] = []
         unusable = 0
-        for number, (source, items) in enumerate(self._produced(rows), first):
-            is_used = True
-            for kept in self._kept(source, items):
-                if isinstance(kept, Entry):
-                    entries.append(kept)
-                    is_used = is_used and kept.kind != "skipped"
-                else:
-                    self._pack(packer, kept, source, row=number)
-            unusable += not is_used
+        for number, outcome in enumerate(self.outcomes(rows), first):
+            for example in outcome.examples:
+                self._pack(packer, example, outcome.source, row=number)
+            entries += outcome.entries
+            unusable += outcome.is_unusable
         return packer.block(rows=len(rows), unusable=unusable, entries=entries)
 
-    def examples(self, source: str, record: Record) -> list[AnyExample]:
+    def examples(self, source: str, record: Record) -> Sequence[AnyExample]:
         """What is kept of one row."""
-        ((_, items),) = self._produced([(source, record)])
-        return [kept for kept in self._kept(source, items) if not isinstance(kept, Entry)]
-
-    def _produced(self, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Yield]]]:
-        readable = [(source, record) for source, record in rows if not isinstance(record, Skip)]
-        produced = iter(produce(self.processor, readable))
-        for source, record in rows:
-            yield source, [record] if isinstance(record, Skip) else next(produced)
-
-    def _kept(self, source: str, items: Sequence[Yield]) -> Iterator[Entry | AnyExample]:
-        """Of what one row gave: examples that fit, and what goes to the ledger."""
-        if not items:
-            yield Entry(source, "the processor yielded nothing")
-        for item in items:
-            name = item.source or source
-            if isinstance(item, Skip):
-                yield Entry(name, item.reason)
-                continue
-            fitted, unused = fit(item, max_tokens=self.max_tokens, too_long=self.too_long)
-            if isinstance(fitted, Skip):
-                yield Entry(name, fitted.reason, tokens=unused)
-                continue
-            if unused:
-                yield Entry(name, f"{self.too_long}: {len(item)} tokens", "truncated", unused)
-            for note in item.notes:
-                yield Entry(name, note, "altered")
-            yield fitted if fitted.source == name else attrs.evolve(fitted, source=name)
+        (outcome,) = self.outcomes([(source, record)])
+        return outcome.examples
 
     def _pack(self, packer: Packer, example: AnyExample, source: str, *, row: int) -> None:
         try:
@@ -101,6 +75,13 @@ class Request:
         """All rows, in their order."""
         return read_rows(self.files, limit=self.limit)
 
+    def batches(self, *, first: int = 0) -> Iterator[Batch]:
+        """Rows from number `first` on, by as many as are processed at once."""
+        rows = islice(self.rows(), first, None)
+        while batch := list(islice(rows, BLOCK_ROWS)):
+            yield first, batch
+            first += len(batch)
+
 
 def build(
     request: Request,
@@ -116,9 +97,9 @@ def build(
     DataError where the rows, or the processor, are unfit; OSError where the folder can't hold it.
     """
     with StoreWriter.open(folder) as writer:
-        rows = islice(request.rows(), writer.tally.rows, None)
         recorded = time.monotonic()
-        for batch, block in processed(request.preparation, _batches(rows, writer.tally.rows), request.workers, say):
+        batches = request.batches(first=writer.tally.rows)
+        for batch, block in processed(request.preparation, batches, request.workers, say):
             for number, (source, record) in enumerate(batch, writer.tally.rows):
                 if not isinstance(record, Skip):
                     writer.sample(number, source, record)
@@ -129,9 +110,3 @@ def build(
                 writer.record()
                 recorded = time.monotonic()
         writer.finish(description)
-
-
-def _batches(rows: Iterator[Row], first: int) -> Iterator[tuple[int, list[Row]]]:
-    while batch := list(islice(rows, BLOCK_ROWS)):
-        yield first, batch
-        first += len(batch)

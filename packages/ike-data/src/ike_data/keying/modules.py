@@ -120,7 +120,8 @@ def _with_parents(module: str) -> Iterable[str]:
 
 def _home(base: str, name: str) -> str:
     """Where a name of a package comes from: of ike-data's own public names the module, else the submodule it may be."""
-    found = vars(sys.modules[_OWN]).get(name) if base == _OWN and _OWN in sys.modules else None
+    own = sys.modules[_OWN]
+    found = getattr(own, name) if base == _OWN and name in own.__all__ else None
     return found.__module__ if isinstance(found, type) or callable(found) else f"{base}.{name}"
 
 

@@ -1,0 +1,1 @@
+"""The commands of `ike-data`, a file each, and what they show."""

@@ -1,0 +1,110 @@
+"""Which rows a command line means, and what a run would make of them."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from ike_core.config import Config, load_config
+from ike_core.config.component import Component
+from ike_core.config.sections import DataSection, EvaluateSection
+from ike_core.errors import ConfigError
+from ike_core.interfaces import DataProcessor, Tokenizer
+from ike_core.run_setup import build_tokenizer
+from ike_core.token_limit import token_limit
+from ike_data.building import Preparation, Request
+from ike_data.model_positions import model_positions
+
+TRAIN = "train"
+_SETTING = re.compile(r"""[\w."'-]+=.*|~.*""", re.DOTALL)
+_DEFAULT_PROCESSOR = "data.train.processor.uses=ike_data:ChatProcessor"
+
+Section = DataSection | EvaluateSection
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """One dataset of a run."""
+
+    name: str
+    """'train', 'valid.helpful' or 'evaluate.gsm8k'."""
+    request: Request
+    budget: float
+    """Share of rows that may be unusable."""
+    tokenizer: Tokenizer | None
+    """The run's."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Of an example."""
+        return self.request.preparation.max_tokens
+
+    @property
+    def too_long(self) -> str:
+        """What becomes of an example with more."""
+        return self.request.preparation.too_long
+
+
+def select(words: Sequence[str], *, data: str) -> list[Selection]:
+    """What the words of a command line mean: TOML layers, settings, and data files.
+
+    Files stand in the place of those that the settings name for `data`. ConfigError where the settings are wrong, or
+    say no such dataset, no processor or no tokenizer.
+    """
+    settings = [word for word in words if _SETTING.fullmatch(word) and not Path(word).exists()]
+    layers = [word for word in words if word not in settings and word.endswith(".toml")]
+    files = [word for word in words if word not in settings and word not in layers]
+    if files:
+        table = data if data.startswith("evaluate.") else f"data.{data}"
+        settings.append(f"{table}.files={json.dumps(files, ensure_ascii=False)}")
+    if not layers and not any(word.startswith("data.train.processor") for word in settings):
+        settings.append(_DEFAULT_PROCESSOR)
+    return selections(load_config(*layers, *settings), data)
+
+
+def selections(config: Config, data: str) -> list[Selection]:
+    """The dataset called so; '': all of [data]."""
+    sections = _sections(config)
+    names = [data] if data else [name for name in sections if not name.startswith("evaluate.")]
+    if not names or names[0] not in sections:
+        known = f"they have {', '.join(sections)}" if sections else "they have none"
+        called = f" called {data}" if data else ""
+        raise ConfigError(f"the settings have no data{called}: {known}; name files, or layers with [data.train]")
+    tokenizer = build_tokenizer(config, None)
+    positions = model_positions(config.model.part if config.model is not None else None)
+    return [_selection(config, name, sections[name], tokenizer, positions) for name in names]
+
+
+def _selection(
+    config: Config, name: str, section: Section, tokenizer: Tokenizer | None, positions: int | None
+) -> Selection:
+    preparation = Preparation(
+        processor=_processor(config, section, name, tokenizer),
+        max_tokens=token_limit(config, section.max_tokens, positions=positions or 0),
+        too_long=section.too_long,
+    )
+    workers = 0 if config.data.workers == "auto" else config.data.workers
+    return Selection(
+        name=name,
+        request=Request(files=section.files, limit=section.limit, preparation=preparation, workers=workers),
+        budget=config.data.ledger.budget,
+        tokenizer=tokenizer,
+    )
+
+
+def _sections(config: Config) -> Mapping[str, Section]:
+    train = {} if config.data.train is None else {TRAIN: config.data.train}
+    valid = {f"valid.{name}": section for name, section in config.data.valid.items()}
+    return {**train, **valid, **{f"evaluate.{name}": section for name, section in config.evaluate.items()}}
+
+
+def _processor(config: Config, section: Section, name: str, tokenizer: Tokenizer | None) -> DataProcessor:
+    component: Component | None = section.processor
+    if component is None and config.data.train is not None:
+        component = config.data.train.processor
+    if component is None:
+        raise ConfigError(f"{name} data has no processor in the settings; say data.train.processor.uses")
+    processor: DataProcessor = component.build(tokenizer=tokenizer)
+    return processor
