@@ -149,6 +149,25 @@ def test_the_width_of_a_block_s_tokens_is_no_difference() -> None:
         assert found.found()[0] == 1
 
 
+def test_each_source_of_a_run_is_checked(write, fix_tok, tmp_path: Path, capsys) -> None:
+    for name in ("one", "two", "other"):
+        write(f"{name}.jsonl", [pair(name, "x")])
+    (tmp_path / "run.toml").write_text(f"""
+        tokenizer.path = "{fix_tok.path}"
+        data.train.processor.uses = "ike_data:InstructionProcessor"
+        data.train.mix_by = "tokens"
+        data.train.sources.one = {{ files = ["one.jsonl"], weight = 1.0 }}
+        data.train.sources.two = {{ files = ["two.jsonl"], weight = 3.0, max_tokens = 2 }}
+        """)
+    words = [str(tmp_path / "run.toml"), "data.workers=1", "--json"]
+    assert command(["check", *words]) == 3  # nothing of two.jsonl fits
+    told = json.loads(capsys.readouterr().out)
+    assert [(report["data"], report["examples"]) for report in told] == [("train.one", 1), ("train.two", 0)]
+    assert command(["check", str(tmp_path / "other.jsonl"), *words, "--data=train.one"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert (report["data"], report["tokens"]) == ("train.one", len("otherx") + 1)
+
+
 def test_real_chats_are_all_used(shared_data: Path, capsys) -> None:
     chats = shared_data / "fastchat/data__dummy_conversation.json"
     words = [str(chats), f"tokenizer.path={shared_data / 'tokenizers/qwen3'}", "data.workers=1", "--json"]

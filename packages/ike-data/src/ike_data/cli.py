@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 WORDS = "data files, or TOML layers of a run; key.path=value sets one key; ~table removes an inherited table"
-DATA = "which table of [data]: train, valid.helpful, or evaluate.gsm8k of [evaluate]"
+DATA = "which rows of the settings: train (the default), train.math (one source), valid.helpful, evaluate.gsm8k"
 USAGE = """\
 ike-data inspect FILES|LAYERS [key=value...] [--data NAME] [--rows N] [--start N] [--row SOURCE] [--html PAGE]
        ike-data check FILES|LAYERS [key=value...] [--data NAME] [--json]"""

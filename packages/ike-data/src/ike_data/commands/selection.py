@@ -9,7 +9,7 @@ import attrs
 
 from ike_core.config import Config, load_config
 from ike_core.config.component import Component
-from ike_core.config.sections import DataSection, EvaluateSection
+from ike_core.config.sections import DataSection, EvaluateSection, SourceSection, TrainSection
 from ike_core.errors import ConfigError
 from ike_core.interfaces import DataProcessor, Tokenizer
 from ike_core.run_setup import build_tokenizer
@@ -21,7 +21,7 @@ TRAIN = "train"
 _SETTING = re.compile(r"""[\w."'-]+=.*|~.*""", re.DOTALL)
 _DEFAULT_PROCESSOR = "data.train.processor.uses=ike_data:ChatProcessor"
 
-Section = DataSection | EvaluateSection
+Section = DataSection | EvaluateSection | SourceSection | TrainSection
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +29,7 @@ class Selection:
     """One dataset of a run."""
 
     name: str
-    """'train', 'valid.helpful' or 'evaluate.gsm8k'."""
+    """As the run calls it: 'train', 'train.math' (a source), 'valid.helpful' or 'evaluate.gsm8k'."""
     request: Request
     budget: float
     """Share of rows that may be unusable."""
@@ -57,24 +57,36 @@ def select(words: Sequence[str], *, data: str) -> list[Selection]:
     layers = [word for word in words if word not in settings and word.endswith(".toml")]
     files = [word for word in words if word not in settings and word not in layers]
     if files:
-        table = data if data.startswith("evaluate.") else f"data.{data}"
-        settings.append(f"{table}.files={json.dumps(files, ensure_ascii=False)}")
+        settings.append(f"{_table(data)}.files={json.dumps(files, ensure_ascii=False)}")
     if not layers and not any(word.startswith("data.train.processor") for word in settings):
         settings.append(_DEFAULT_PROCESSOR)
     return selections(load_config(*layers, *settings), data)
 
 
 def selections(config: Config, data: str) -> list[Selection]:
-    """The dataset called so; '': all of [data]."""
+    """The dataset called so, 'train' with all its sources; '': all of [data]."""
     sections = _sections(config)
-    names = [data] if data else [name for name in sections if not name.startswith("evaluate.")]
-    if not names or names[0] not in sections:
+    names = [name for name in sections if _is_meant(name, data)]
+    if not names:
         known = f"they have {', '.join(sections)}" if sections else "they have none"
         called = f" called {data}" if data else ""
         raise ConfigError(f"the settings have no data{called}: {known}; name files, or layers with [data.train]")
     tokenizer = build_tokenizer(config, None)
     positions = model_positions(config.model.part if config.model is not None else None)
     return [_selection(config, name, sections[name], tokenizer, positions) for name in names]
+
+
+def _is_meant(name: str, data: str) -> bool:
+    if not data:
+        return not name.startswith("evaluate.")
+    return name == data or (data == TRAIN and name.startswith(f"{TRAIN}."))
+
+
+def _table(data: str) -> str:
+    """Where the settings have it."""
+    if data.startswith(f"{TRAIN}."):
+        return f"data.train.sources.{data.removeprefix(f'{TRAIN}.')}"
+    return data if data.startswith("evaluate.") else f"data.{data}"
 
 
 def _selection(
@@ -95,9 +107,15 @@ def _selection(
 
 
 def _sections(config: Config) -> Mapping[str, Section]:
-    train = {} if config.data.train is None else {TRAIN: config.data.train}
-    valid = {f"valid.{name}": section for name, section in config.data.valid.items()}
-    return {**train, **valid, **{f"evaluate.{name}": section for name, section in config.evaluate.items()}}
+    sections: dict[str, Section] = {}
+    train = config.data.train
+    if train is not None and train.sources:
+        sections.update({f"{TRAIN}.{name}": source for name, source in train.sources.items()})
+    elif train is not None:
+        sections[TRAIN] = train
+    sections.update({f"valid.{name}": section for name, section in config.data.valid.items()})
+    sections.update({f"evaluate.{name}": section for name, section in config.evaluate.items()})
+    return sections
 
 
 def _processor(config: Config, section: Section, name: str, tokenizer: Tokenizer | None) -> DataProcessor:
