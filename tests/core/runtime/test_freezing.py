@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ike_core.errors import ConfigError
-from ike_core.runtime.freezing import apply_freeze, frozen
+from ike_core.runtime.freezing import apply_freeze, freeze_others, frozen
 
 
 def learning(model: torch.nn.Module) -> set[str]:
@@ -18,8 +18,24 @@ def test_freeze_stops_what_it_is_found_in_and_train_all_else(tiny_llama) -> None
     assert learning(tiny_llama) == every - first
     apply_freeze(tiny_llama, freeze=[], train=[r"layers\.0\."])
     assert learning(tiny_llama) == first
+
+
+def test_without_patterns_a_model_stays_as_it_was_built(tiny_llama) -> None:
+    tiny_llama.model.norm.weight.requires_grad_(False)
+    before = learning(tiny_llama)
     apply_freeze(tiny_llama, freeze=[], train=[])
-    assert learning(tiny_llama) == every
+    assert "model.norm.weight" not in before
+    assert learning(tiny_llama) == before
+
+
+def test_what_the_optimizer_does_not_hold_does_not_learn(tiny_llama) -> None:
+    mine = {"model.norm.weight", "model.layers.0.self_attn.q_proj.weight"}
+    held = [parameter for name, parameter in tiny_llama.named_parameters() if name in mine]
+    freeze_others(tiny_llama, torch.optim.SGD(held))
+    assert learning(tiny_llama) == mine
+    tiny_llama.requires_grad_(False)
+    with pytest.raises(ConfigError, match="holds no parameter that learns"):
+        freeze_others(tiny_llama, torch.optim.SGD(held))
 
 
 def test_several_patterns_add_up(tiny_llama) -> None:

@@ -109,7 +109,11 @@ class _Skipped:
 
 
 def _joined(source: str, record: Record, row: Row) -> Row:
-    taken = sorted(set(record) & set(row))
+    taken = sorted(set(record) & {*row, SKIPPED})
+    if taken == [SKIPPED]:
+        raise ConfigError(
+            f"{source} has a column {SKIPPED!r}, where ike says why a record got no answer; rename it in the file"
+        )
     if taken:
         raise ConfigError(
             f"{source} has a column {taken[0]!r} of its own, and the task's answer would go into the same; "

@@ -1,5 +1,6 @@
 """Records in, rows out: the same order, each exactly once, over any number of ranks."""
 
+import glob
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -41,6 +42,7 @@ class InferencePipeline:
         section = config.inference
         if section is None:
             raise ConfigError("[inference] is missing: say its files and its output")
+        _check_output(section)
         setup = set_up(config, model=self.model, trains=False)
         setup.start_trackers(0)
         try:
@@ -61,6 +63,7 @@ class InferencePipeline:
         vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
         positions = runtime("modules:positions")(module)
         asked = answers(setup.config, self._task(setup, section), section, vocabulary, positions=positions)
+        was_there = section.output.exists()
         unfinished, rows = section.output.with_name(section.output.name + ".partial"), 0
         with nullcontext() if not setup.world.is_first else _opened(unfinished) as file:
             for chunk in asked.rows(engine, _context_of(setup, vocabulary)):
@@ -71,7 +74,7 @@ class InferencePipeline:
         if setup.world.is_first:
             unfinished.replace(section.output)
         setup.world.synchronize()
-        setup.trackers.say(f"wrote {section.output}")
+        setup.trackers.say(f"wrote {section.output}{' in place of an earlier one' if was_there else ''}")
         return section.output
 
     def _task(self, setup: RunSetup, section: InferenceSection) -> Any:
@@ -110,6 +113,15 @@ class _Processed:
     def metrics(self, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
         values: Mapping[str, float] = self.task.metrics(rows)
         return values
+
+
+def _check_output(section: InferenceSection) -> None:
+    """Before hours of answers, not after them."""
+    output = section.output
+    if output.is_dir() or not output.name:
+        raise ConfigError(f"inference.output = {output} is a folder; name a file in it, such as answers.jsonl")
+    if any(Path(file) == output for pattern in section.files for file in glob.iglob(pattern, recursive=True)):
+        raise ConfigError(f"inference.output = {output} is one of inference.files, and would replace it; name another")
 
 
 def _opened(path: Path) -> TextIO:

@@ -99,6 +99,12 @@ class ModelBuilder:
         return self.engine_part.build_for_inference(wrapped, ParameterNames(module), settings=made, world=self.world)
 
     def _optimizer(self, module: Any, given: Any) -> Any:
+        """What it does not hold does not learn, and has no gradient: stages differ in whose norm they clip by."""
+        optimizer = self._made_optimizer(module, given)
+        runtime("freezing:freeze_others")(module, optimizer)
+        return optimizer
+
+    def _made_optimizer(self, module: Any, given: Any) -> Any:
         section = self.config.optimizer
         if given is not None and not isinstance(given, OptimizerPart):
             return runtime("modules:given_optimizer")(given, module)

@@ -34,11 +34,11 @@ def _save_git(folder: Path, code: Path) -> None:
     """The commit, and what differs from it; nothing where there is no repository or no git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit and code.is_dir():
-        (code / "git.txt").write_text(f"{commit}\n{_git(folder, 'diff', 'HEAD')}\n")
+        (code / "git.txt").write_text(f"{commit}\n{_git(folder, 'diff', 'HEAD')}\n", encoding="utf-8")
 
 
 def _git(folder: Path, *words: str) -> str:
     if shutil.which("git") is None:
         return ""
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False)
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""A prompt and the answer that may follow share the model's positions and the room of a micro-batch."""
+"""What inference refuses, and where an answer finds no room: told before any answer is made, or on the row itself."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import pytest
 import torch
 from torch import nn
 
-from ike_core import Batch, Example, InferencePipeline, load_config
+from ike_core import Batch, ConfigError, Example, InferencePipeline, load_config
 from ike_core.examples import Segment
 
 POSITIONS = 20
@@ -47,7 +48,9 @@ class Said:
         return {}
 
 
-def infer(folder: Path, task: Said, lengths: Sequence[int], tokens_per_device: int) -> list[dict[str, Any]]:
+def infer(
+    folder: Path, task: Said, lengths: Sequence[int], tokens_per_device: int, *, output: str = "said.jsonl"
+) -> list[dict[str, Any]]:
     (folder / "asked.jsonl").write_text("".join(json.dumps({"length": length}) + "\n" for length in lengths))
     config = load_config(
         'engine.uses="ike_core.runtime:PlainTorch"',
@@ -55,11 +58,11 @@ def infer(folder: Path, task: Said, lengths: Sequence[int], tokens_per_device: i
         f'run.root="{folder / "runs"}"',
         'inference.uses="ike_tasks:Generate"',
         f'inference.files=["{folder / "asked.jsonl"}"]',
-        f'inference.output="{folder / "said.jsonl"}"',
+        f'inference.output="{folder / output}"',
         f"batch.tokens_per_device={tokens_per_device}",
     )
-    output = InferencePipeline(model=Model(), task=task, config=config).run()
-    return [json.loads(line) for line in output.read_text().splitlines()]
+    written = InferencePipeline(model=Model(), task=task, config=config).run()
+    return [json.loads(line) for line in written.read_text().splitlines()]
 
 
 def test_a_prompt_whose_answer_has_no_positions_left_is_a_row_that_says_so(tmp_path: Path) -> None:
@@ -82,3 +85,24 @@ def test_a_prompt_that_no_micro_batch_holds_with_its_answer_names_the_ceiling(tm
     rows = infer(tmp_path, Said(), [2, 11], tokens_per_device=16)
     reason = "11 tokens and max_new_tokens = 6 are more than batch.tokens_per_device = 16"
     assert rows[1] == {"length": 11, "skipped": reason}
+
+
+@pytest.mark.parametrize(
+    ("output", "said"), [("", "is a folder; name a file in it"), ("asked.jsonl", "is one of inference.files")]
+)
+def test_an_output_that_would_lose_something_is_refused_before_any_answer(
+    tmp_path: Path, output: str, said: str
+) -> None:
+    task = Said()
+    with pytest.raises(ConfigError, match=said):
+        infer(tmp_path, task, [2], tokens_per_device=16, output=output)
+    assert task.together == []
+    assert (tmp_path / "asked.jsonl").read_text() == '{"length": 2}\n'
+
+
+def test_an_output_that_was_there_is_replaced_when_the_new_one_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "said.jsonl").write_text("earlier\n")
+    assert infer(tmp_path, Said(), [2], tokens_per_device=16) == [{"length": 2, "answer": "x"}]
+    assert "said.jsonl in place of an earlier one" in capsys.readouterr().out
