@@ -27,6 +27,7 @@ sys.exit(command(sys.argv[1:]))
 OPTIONS = {
     "inspect": {"--data", "--html", "--row", "--rows", "--start"},
     "check": {"--data", "--json"},
+    "prepare": {"--data"},
 }
 """Users' scripts rely on these: one that goes is a line of the changelog."""
 

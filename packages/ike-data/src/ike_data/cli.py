@@ -8,13 +8,15 @@ import sys
 from collections.abc import Sequence
 
 WORDS = "data files, or TOML layers of a run; key.path=value sets one key; ~table removes an inherited table"
-DATA = "which rows of the settings: train (the default), train.math (one source), valid.helpful, evaluate.gsm8k"
+DATA = "which rows of the settings: train, train.math (one source), valid.helpful, evaluate.gsm8k"
 USAGE = """\
 ike-data inspect FILES|LAYERS [key=value...] [--data NAME] [--rows N] [--start N] [--row SOURCE] [--html PAGE]
-       ike-data check FILES|LAYERS [key=value...] [--data NAME] [--json]"""
+       ike-data check FILES|LAYERS [key=value...] [--data NAME] [--json]
+       ike-data prepare LAYERS [key=value...] [--data NAME]"""
 COMMANDS = {
     "inspect": "show rows as the model will see them: which tokens are learned, and what became of the rest",
     "check": "read all rows: counts, lengths, duplicates, what would not be used and why",
+    "prepare": "process the rows of a run before it starts, and keep them where it will look",
 }
 
 
@@ -38,7 +40,7 @@ def command(arguments: Sequence[str]) -> int:
 
 
 def _run(name: str, rest: Sequence[str]) -> int:
-    run = {"inspect": _inspect, "check": _check}[name]
+    run = {"inspect": _inspect, "check": _check, "prepare": _prepare}[name]
     given = _parse(name, rest)
     from ike_core.errors import IkeError  # after --help: the errors' package brings attrs
 
@@ -67,11 +69,20 @@ def _check(given: argparse.Namespace) -> int:
     return check_rows(given.words, data=given.data, as_json=given.json)
 
 
+def _prepare(given: argparse.Namespace) -> int:
+    from ike_data.commands.preparing import prepare_stores
+
+    return prepare_stores(given.words, data=given.data)
+
+
 def _parse(name: str, rest: Sequence[str]) -> argparse.Namespace:
     usage = next(line for line in USAGE.splitlines() if f"ike-data {name}" in line).strip()
     parser = argparse.ArgumentParser(usage=usage, description=COMMANDS[name], allow_abbrev=False)
     parser.add_argument("words", nargs="+", metavar="FILES|LAYERS", help=WORDS)
-    parser.add_argument("--data", default="train", metavar="NAME", help=DATA)
+    default = "" if name == "prepare" else "train"
+    parser.add_argument(
+        "--data", default=default, metavar="NAME", help=f"{DATA}; {default or 'all of [data]'} if not said"
+    )
     if name == "inspect":
         parser.add_argument("--rows", type=_count, default=5, metavar="N", help="how many rows; 5")
         parser.add_argument("--start", type=_count, default=0, metavar="N", help="rows to pass over first")
@@ -89,7 +100,7 @@ def _count(text: str) -> int:
 
 
 def _overall_parser() -> argparse.ArgumentParser:
-    listed = "\n".join(f"  {name:8}{text}" for name, text in COMMANDS.items())
+    listed = "\n".join(f"  {name:9}{text}" for name, text in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="ike-data",
         usage=USAGE,

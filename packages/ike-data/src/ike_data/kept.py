@@ -43,8 +43,8 @@ class Builder:
     """Of the dataset."""
     cache: Path
     """Folder of kept stores."""
-    own: Path
-    """Folder for a store that can't be kept."""
+    own: Path | None
+    """Folder for a store that can't be kept; None: there is to be none."""
     budget: Budget
     keeps_ledger: bool
     """Whether the store's ledger goes into the run's."""
@@ -52,7 +52,7 @@ class Builder:
     say: Say
 
     def store(self) -> Store:
-        """DataError where it can't be made, or more rows are unusable than the budget allows."""
+        """DataError where it can't be made or kept, or more rows are unusable than the budget allows."""
         try:
             key = self._key()
             store = self._apart(key) if key.reason else self._kept(key)
@@ -74,7 +74,10 @@ class Builder:
         )
 
     def _apart(self, key: Key) -> Store:
-        self.say(f"{self.name} data: its store can't be kept for later runs: {key.reason}")
+        reason = f"{self.name} data: its store can't be kept for later runs: {key.reason}"
+        if self.own is None:
+            raise DataError(reason)
+        self.say(reason)
         shutil.rmtree(self.own, ignore_errors=True)
         self._build(self.own, key)
         return Store.open(self.own)

@@ -15,6 +15,7 @@ from ike_core.interfaces import DataProcessor, Tokenizer
 from ike_core.run_setup import build_tokenizer
 from ike_core.token_limit import token_limit
 from ike_data.building import Preparation, Request
+from ike_data.kept import user_cache
 from ike_data.model_positions import model_positions
 
 TRAIN = "train"
@@ -35,6 +36,10 @@ class Selection:
     """Share of rows that may be unusable."""
     tokenizer: Tokenizer | None
     """The run's."""
+    cache: Path
+    """Folder of kept stores."""
+    knows_limit: bool
+    """Whether a run will have this `max_tokens`; else only the built model tells."""
 
     @property
     def max_tokens(self) -> int:
@@ -103,6 +108,8 @@ def _selection(
         request=Request(files=section.files, limit=section.limit, preparation=preparation, workers=workers),
         budget=config.data.ledger.budget,
         tokenizer=tokenizer,
+        cache=config.data.cache or user_cache(),
+        knows_limit=section.max_tokens > 0 or positions is not None,
     )
 
 
