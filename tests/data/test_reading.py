@@ -42,6 +42,20 @@ def test_the_same_rows_come_out_of_every_way_to_write_them(write, content, packe
     assert rows(file) == [(f"{name}:1", {"text": "a"}), (f"{name}:2", {"text": "b"})]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_byte_lost_from_utf_16_is_found_at_the_next_line_end(write, encoding) -> None:
+    """All behind it would decode, to other characters; with a byte too much later on even the file's end would fit."""
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}[encoding]
+    content = mark + ('{"text":"abc"}\n' * 4).encode(encoding)
+    lost = 2 + 2 * (15 + 10)  # a byte of the second line's `a`
+    read: list[Row] = []
+    with pytest.raises(
+        DataError, match=r"a\.jsonl:2: a line end at odd bytes \(\d+ of the file\): a byte before it was lost"
+    ):
+        read.extend(read_rows([write("a.jsonl", content[:lost] + content[lost + 1 : -20] + b" " + content[-20:])]))
+    assert read == [("a.jsonl:1", {"text": "abc"})]
+
+
 def test_gzip_members_that_follow_one_another_are_one_text(write) -> None:
     file = write("a.jsonl.gz", gzip.compress(LF[:20]) + gzip.compress(LF[20:]))
     assert [source for source, _ in rows(file)] == ["a.jsonl.gz:1", "a.jsonl.gz:2"]

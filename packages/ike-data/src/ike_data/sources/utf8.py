@@ -15,6 +15,8 @@ from ike_data.sources.formats import Format
 from ike_data.sources.paths import SourceFile
 
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_SHIFTED_NEWLINE = "\u0a00"
+"""What UTF-16 makes of a newline after a byte was lost. No character has this code: all behind it would be nonsense."""
 _UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -44,9 +46,14 @@ def _transcoded(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     for piece in chain(pieces, [b""]):
         pending = len(decoder.getstate()[0])
         try:
-            yield decoder.decode(piece, final=not piece).encode()
+            text = decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
             yield error.object[: error.start].decode(encoding).encode()
             byte = done - pending + error.start + 1
             raise BrokenFileError(f"not {error.encoding}: {error.reason} at byte {byte} of the file") from error
+        if (shifted := text.find(_SHIFTED_NEWLINE)) >= 0:
+            yield text[:shifted].encode()
+            byte = done - pending + len(text[:shifted].encode(encoding)) + 1
+            raise BrokenFileError(f"a line end at odd bytes ({byte} of the file): a byte before it was lost")
+        yield text.encode()
         done += len(piece)
