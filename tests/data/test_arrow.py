@@ -129,9 +129,6 @@ BAD = {
     "a number that is not finite: nan in column 'x'": pa.array([1.0, float("nan"), 2.0]),
     "a number that is not finite: inf in column 'x'": pa.array([[{"y": 1.0}], [{"y": float("inf")}], []]),
     "can't be read: column 'x': Invalid UTF8 payload": pa.array([b"a", b"\xff\xd8\xff", b"b"]),  # an image, say
-    "can't be read: column 'x': Invalid UTF8 sequence": pa.Array.from_buffers(
-        pa.string(), 3, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"a\xffb")]
-    ),
     "can't be read: Converting to Python dictionary": pa.array(
         [[], [("k", 1), ("k", 2)], []], pa.map_(pa.string(), pa.int8())
     ),
@@ -146,6 +143,25 @@ def test_a_row_whose_value_json_can_t_say_is_refused_alone(tmp_path, name, reaso
     assert [isinstance(row, Skip) for _, row in read] == [False, True, False]
     assert read[1][1].source == f"{name}:2"
     assert read[1][1].reason.startswith(reason)
+
+
+# The format says that text is UTF-8; arrow's constructor of arrays does not look.
+NOT_UTF_8 = pa.Array.from_buffers(
+    pa.string(), 3, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"a\xffb")]
+)
+
+
+def test_text_that_is_not_utf_8_costs_its_row_in_parquet_and_is_damage_in_arrow(tmp_path) -> None:
+    """Writers of Parquet store what they are given; Arrow's own check it."""
+    write_parquet(pa.table({"x": NOT_UTF_8}), tmp_path / "a.parquet")
+    read = rows(str(tmp_path / "a.parquet"))
+    assert [row for _, row in read[::2]] == [{"x": "a"}, {"x": "b"}]
+    assert read[1][1].reason.startswith("can't be read: 'utf-8' codec can't decode byte 0xff")
+    write_stream(pa.table({"x": NOT_UTF_8}), tmp_path / "a.arrow")
+    with pytest.raises(
+        DataError, match=r"a\.arrow:1: can't be read from this row on: .*Invalid UTF8 sequence at string"
+    ):
+        rows(str(tmp_path / "a.arrow"))
 
 
 def test_a_column_that_is_null_in_one_file_is_not_cast_in_the_next(tmp_path) -> None:

@@ -28,6 +28,7 @@ def arrow_rows(file: SourceFile) -> Iterator[Row]:
         try:
             with pa.memory_map(str(path)) as source:
                 for batch in _stream_batches(source) if is_stream else _file_batches(source):
+                    batch.validate(full=True)  # a damaged offset must not lead out of the mapping
                     schema = readable_schema(file.name, batch.schema)
                     for start in range(0, batch.num_rows, _BATCH_ROWS):
                         yield from batch_rows(file.name, batch.slice(start, _BATCH_ROWS), schema, first=row + start + 1)

@@ -5,7 +5,7 @@ are; a decimal of up to 15 digits is a number (all of those fit a double), one w
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +48,10 @@ def readable_schema(name: str, schema: pa.Schema) -> pa.Schema:
 
 
 def batch_rows(name: str, batch: pa.RecordBatch, schema: pa.Schema, *, first: int) -> Iterator[Row]:
-    """Rows of a batch, the first called `name:first`. One whose values can't be read is a Skip that says why."""
+    """Rows of a batch of valid arrays, the first called `name:first`, a few hundred at most.
+
+    One whose values can't be read is a Skip that says why.
+    """
     try:
         records = _records(batch, schema)
     except RowError:  # of one of them, or of several
@@ -101,15 +104,17 @@ def _readable_nested(kind: pa.DataType) -> pa.DataType | None:
 
 def _records(batch: pa.RecordBatch, schema: pa.Schema) -> list[dict[str, Any]]:
     """RowError where a value has no word in JSON."""
+    if batch.schema.types != schema.types:  # a slice is cast with all that lies under it: take its own first
+        batch = batch.take(pa.array(range(batch.num_rows)))
     columns = [_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    as_objects = "strict" if any(_holds(field.type, kinds.is_map) for field in schema) else None  # ten times as slow
     try:
-        records: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, schema=schema).to_pylist(
-            maps_as_pydicts="strict"
-        )
+        readable = pa.RecordBatch.from_arrays(columns, schema=schema)
+        records: list[dict[str, Any]] = readable.to_pylist(maps_as_pydicts=as_objects)
     except _FAULTS as error:
         raise RowError(f"can't be read: {_one_line(error)}") from error
     for field in schema:
-        if _holds_floats(field.type):
+        if _holds(field.type, kinds.is_floating):
             for record in records:
                 _check_finite(field.name, record[field.name])
     return records
@@ -117,20 +122,19 @@ def _records(batch: pa.RecordBatch, schema: pa.Schema) -> list[dict[str, Any]]:
 
 def _column(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        column.validate(full=True)  # offsets and UTF-8: a damaged file must not lead arrow out of its buffers
         return column if column.type == field.type else column.cast(field.type)
     except _FAULTS as error:
         raise RowError(f"can't be read: column {field.name!r}: {_one_line(error)}") from error
 
 
-def _holds_floats(kind: pa.DataType) -> bool:
+def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    if wanted(kind):
+        return True
     if kinds.is_map(kind):
-        return _holds_floats(kind.item_type)
-    if any(holds(kind) for holds in (*_LISTS, *_LIST_VIEWS)):
-        return _holds_floats(kind.value_type)
+        return _holds(kind.item_type, wanted)
     if kinds.is_struct(kind):
-        return any(_holds_floats(field.type) for field in kind)
-    return bool(kinds.is_floating(kind))
+        return any(_holds(field.type, wanted) for field in kind)
+    return any(holds(kind) for holds in (*_LISTS, *_LIST_VIEWS)) and _holds(kind.value_type, wanted)
 
 
 def _check_finite(column: str, value: Any) -> None:
@@ -146,4 +150,5 @@ def _check_finite(column: str, value: Any) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error.args[0] if error.args else error).split())  # a KeyError's text is a repr
+    text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's own text is a repr
+    return " ".join(str(text).split())
