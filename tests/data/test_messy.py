@@ -84,6 +84,14 @@ def test_a_null_column_and_its_neighbours_are_what_arrow_says(shared_data) -> No
     assert [row for _, row in read_rows([str(path)])] == pq.read_table(path).to_pylist()
 
 
+def test_rows_before_a_broken_one_are_in_the_ledger_when_the_file_is_refused(
+    shared_data, fix_tok, read, ledger
+) -> None:
+    with pytest.raises(DataError, match=r"33_extra_commas\.csv:4: a quote opens"):
+        read(str(shared_data / "messy/33_extra_commas.csv"), InstructionProcessor(fix_tok))
+    assert [entry["source"] for entry in ledger()] == ["33_extra_commas.csv:2", "33_extra_commas.csv:3"]
+
+
 def test_no_mark_of_an_encoding_gets_into_a_row(shared_data) -> None:
     files = [str(shared_data / "messy" / name) for name in ("01_bom_crlf.jsonl", "03_utf16.jsonl")]
     assert {tuple(row) for _, row in read_rows(files)} == {("instruction", "input", "output")}

@@ -16,6 +16,7 @@ from ike_data.outcomes import Outcome, outcomes
 from ike_data.rows import Row, read_rows
 from ike_data.store.block import Block, Packer
 from ike_data.store.writer import StoreWriter
+from ike_data.until_broken import UntilBroken
 from ike_data.workers import Batch, processed
 
 BLOCK_ROWS = 256
@@ -76,11 +77,13 @@ class Request:
         return read_rows(self.files, limit=self.limit)
 
     def batches(self, *, first: int = 0) -> Iterator[Batch]:
-        """Rows from number `first` on, by as many as are processed at once."""
-        rows = islice(self.rows(), first, None)
-        while batch := list(islice(rows, BLOCK_ROWS)):
+        """Rows from number `first` on, by as many as are processed at once; all that can be read, before any error."""
+        rows = UntilBroken(islice(self.rows(), first, None))
+        readable = iter(rows)
+        while batch := list(islice(readable, BLOCK_ROWS)):
             yield first, batch
             first += len(batch)
+        rows.check()
 
 
 def build(

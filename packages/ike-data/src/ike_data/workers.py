@@ -24,6 +24,7 @@ from ike_core.errors import DataError, IkeError
 from ike_core.interfaces import Say
 from ike_data.rows import Row
 from ike_data.store.block import Block
+from ike_data.until_broken import UntilBroken
 
 PATIENCE_SECONDS = 3.0
 """Processes take seconds to start, with a tokenizer each: a build that is done by then starts none."""
@@ -85,13 +86,15 @@ def _shared(
 
 def _by(pool: ProcessPoolExecutor, batches: Iterator[Batch], ahead: int) -> Iterator[tuple[Sequence[Row], Block]]:
     waiting: deque[tuple[Sequence[Row], Future[Block]]] = deque()
-    for first, batch in batches:
+    readable = UntilBroken(batches)
+    for first, batch in readable:
         waiting.append((batch, pool.submit(_block, first, batch)))
         if len(waiting) > ahead:
             rows, future = waiting.popleft()
             yield rows, _result(future)
     for rows, future in waiting:
         yield rows, _result(future)
+    readable.check()
 
 
 def _result(future: "Future[Block]") -> Block:
