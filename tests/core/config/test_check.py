@@ -65,12 +65,24 @@ def check(*arguments: str) -> tuple[int, str]:
 def test_parts_that_fit_are_no_news(write: Write) -> None:
     write("check_lab.py", LAB)
     write("run.toml", RUN)
+    write("a.jsonl", "")
     assert check("train", "run.toml", "~checkpoint") == (0, "")
+
+
+def test_a_file_that_is_not_there_is_told_before_anything_that_takes_long(write: Write) -> None:
+    pytest.importorskip("ike_data")
+    write("check_lab.py", LAB)
+    write("run.toml", RUN)
+    write("a.jsonl", "")
+    code, said = check("train", "run.toml", "~checkpoint", 'data.valid.far.files=["b.jsonl"]')
+    assert code == 3
+    assert "b.jsonl does not exist" in said
 
 
 def test_a_schedule_that_does_not_fit_the_runs_length_is_told_before_data_are_read(write: Write) -> None:
     write("check_lab.py", LAB)
     write("run.toml", RUN)
+    write("a.jsonl", "")
     code, said = check("train", "run.toml", "~checkpoint", "schedule.warmup_steps=9", "length.steps=8")
     assert code == 2
     assert "schedule.warmup_steps = 9 is longer than the run of 8 updates" in said
@@ -80,6 +92,7 @@ def test_a_schedule_that_does_not_fit_the_runs_length_is_told_before_data_are_re
 def test_everything_wrong_with_any_part_is_said_once_with_exit_code_2(write: Write) -> None:
     write("check_lab.py", LAB)
     write("run.toml", RUN)
+    write("a.jsonl", "")
     code, said = check(
         "train", "run.toml", "~checkpoint", "objective.gama=1", "model.width=wide", "data.train.processor.system=5"
     )
@@ -107,4 +120,5 @@ def test_what_a_command_needs_and_does_not_have_is_named(write: Write, command: 
 def test_inference_needs_no_training_parts(write: Write) -> None:
     write("check_lab.py", LAB)
     write("run.toml", RUN + '[inference]\nuses = "check_lab:Focal"\nfiles = ["q.jsonl"]\noutput = "a.jsonl"')
+    write("q.jsonl", "")
     assert check("infer", "run.toml", "~checkpoint", "objective.uses=nowhere:X") == (0, "")

@@ -16,6 +16,7 @@ from ike_core.cadence import Cadence, Due
 from ike_core.config import Config, load_config
 from ike_core.config.sections import EngineSection
 from ike_core.context import Context
+from ike_core.data_files import check_files
 from ike_core.datasets import DatasetBuilder, Datasets
 from ike_core.door import runtime
 from ike_core.evaluation import Evaluation
@@ -136,6 +137,7 @@ class TrainingParts:
 def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     """Collective: everything, or an error that every rank raises."""
     config = pipeline.config if pipeline.config is not None else load_config()
+    check_files("train", config)
     setup = set_up(config, model=pipeline.model, trains=True)
     objectives = ObjectiveBuilder(config, setup.tokenizer, pipeline.train_forward_step_fn, pipeline.collate_fn)
     evaluations = EvaluationBuilder(config, setup.tokenizer, pipeline.evaluation_step_fn)

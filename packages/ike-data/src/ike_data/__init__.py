@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ike_data.instruction import InstructionProcessor
     from ike_data.preference import PreferenceProcessor
     from ike_data.rows import read_records
+    from ike_data.sources.paths import find_files
     from ike_data.text import TextProcessor
     from ike_data.tokenizers import HFTokenizer
 
@@ -24,6 +25,7 @@ __all__ = [
     "InstructionProcessor",
     "PreferenceProcessor",
     "TextProcessor",
+    "find_files",
     "read_dataset",
     "read_records",
 ]
@@ -35,6 +37,7 @@ _ROOM_OF = {
     "InstructionProcessor": "instruction",
     "PreferenceProcessor": "preference",
     "TextProcessor": "text",
+    "find_files": "sources.paths",
     "read_dataset": "dataset",
     "read_records": "rows",
 }

@@ -16,6 +16,7 @@ from ike_core.config.instances import REFUSED
 from ike_core.config.keys import at
 from ike_core.config.load import load_config
 from ike_core.config.problems import Problems
+from ike_core.data_files import check_files
 from ike_core.errors import ConfigError, IkeError
 from ike_core.interfaces import EnginePart, SchedulePart
 
@@ -112,7 +113,9 @@ def main(arguments: Sequence[str]) -> int:
     """0, or the error's exit code with what is wrong on standard error."""
     command, *layers = arguments
     try:
-        check_parts(command, load_config(*layers))
+        config = load_config(*layers)
+        check_parts(command, config)
+        check_files(command, config)
     except IkeError as error:
         print(error, file=sys.stderr)
         return error.exit_code
