@@ -169,6 +169,7 @@ def test_the_last_step_of_what_ends_holds_what_is_left() -> None:
     mixed = mixture(9, passes=(2,))
     assert [len(mixed.examples(step)) for step in range(3)] == [8, 8, 2]
     assert mixed.epoch(3) == 2.0
+    mixed.require(3)
 
 
 def test_a_stage_has_its_own_shares_from_its_step_on() -> None:

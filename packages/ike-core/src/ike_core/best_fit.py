@@ -79,14 +79,11 @@ def _place(shelf: _Shelf, closed: list[_Like], size: int, count: int, room: int,
     while count:
         left, like = shelf.take(size) or (room, _Like(count, 0, None))  # as many new bins as could be needed
         each = min(most - like.held, count, left // size if size else count)
-        full, rest = min(like.bins, count // each), count % each
-        has_rest = full < like.bins and rest > 0
+        full = min(like.bins, count // each)
         _put(shelf, closed, left - each * size, _added(like, full, size, each), most)
-        if has_rest:
-            _put(shelf, closed, left - rest * size, _added(like, 1, size, rest), most)
         if like.content is not None:
-            shelf.put(left, attrs.evolve(like, bins=like.bins - full - has_rest))
-        count -= full * each + has_rest * rest
+            shelf.put(left, attrs.evolve(like, bins=like.bins - full))
+        count -= full * each
 
 
 def _added(like: _Like, bins: int, size: int, count: int) -> _Like:
@@ -96,7 +93,7 @@ def _added(like: _Like, bins: int, size: int, count: int) -> _Like:
 def _put(shelf: _Shelf, closed: list[_Like], room: int, like: _Like, most: int) -> None:
     if like.held < most:
         shelf.put(room, like)
-    elif like.bins:
+    else:
         closed.append(like)
 
 
