@@ -137,3 +137,16 @@ def test_a_transcript_keeps_what_only_looks_like_a_speaker(fix_tok) -> None:
 def test_a_column_that_no_row_can_have_is_refused_with_the_nearest(fix_tok) -> None:
     with pytest.raises(ValueError, match=r"columns.promt: no such column; did you mean 'prompt'\?"):
         ChatProcessor(fix_tok, columns={"promt": "query"})
+
+
+def test_the_summary_tells_which_shapes_were_read(fix_tok, write, read) -> None:
+    question, instruction = {"question": "Hi", "answer": "ok"}, {"instruction": "Hi", "output": "ok"}
+    one = read(write("one.jsonl", [question] * 2), ChatProcessor(fix_tok))
+    assert one.summary.startswith("train data: 2 rows as question_answer, 2 examples, ")
+    rows = [instruction, question, question, {"other": 1}]
+    assert read(write("two.jsonl", rows), ChatProcessor(fix_tok)).summary.startswith(
+        "train data: 4 rows as 2 question_answer and 1 alpaca, 3 examples, "
+    )
+    assert read(write("said.jsonl", rows), InstructionProcessor(fix_tok, shape="alpaca")).summary.startswith(
+        "train data: 4 rows as alpaca, 1 examples, "
+    )

@@ -13,6 +13,7 @@ from ike_core.examples import AnyExample, Skip
 from ike_core.interfaces import DataProcessor, Record, Say
 from ike_data.ledger import Budget, Entry, Tally
 from ike_data.outcomes import Outcome, outcomes
+from ike_data.producing import shapes
 from ike_data.rows import Row, read_rows
 from ike_data.store.block import Block, Packer
 from ike_data.store.writer import StoreWriter
@@ -47,7 +48,8 @@ class Preparation:
                 self._pack(packer, example, outcome.source, row=number)
             entries += outcome.entries
             unusable += outcome.is_unusable
-        return packer.block(rows=len(rows), unusable=unusable, entries=entries)
+        readable = [record for _, record in rows if not isinstance(record, Skip)]
+        return packer.block(rows=len(rows), unusable=unusable, entries=entries, shapes=shapes(self.processor, readable))
 
     def examples(self, source: str, record: Record) -> Sequence[AnyExample]:
         """What is kept of one row."""

@@ -13,7 +13,7 @@ from ike_data.drafts import Plan, carry_out
 from ike_data.messages import ASSISTANT, ROLES, Talk
 from ike_data.row_columns import check_known, renamed, riding, weight
 from ike_data.row_error import RowError
-from ike_data.shapes import CONVERSATIONS, shape_of
+from ike_data.shapes import CONVERSATIONS, name_of
 from ike_data.talks import KNOWN, read_row
 from ike_data.tokenizers import offset_tokenizer
 
@@ -59,8 +59,8 @@ class ChatProcessor:
         return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
     def shape_of(self, record: Record) -> str:
-        """The name of the shape that a row is read as. Raises RowError."""
-        return shape_of(renamed(record, self.columns), self.shape, CONVERSATIONS).name
+        """The name of the shape that a row is read as; '': none."""
+        return name_of(record, self.columns, self.shape, CONVERSATIONS)
 
     def _plan(self, record: Record) -> Plan | Skip:
         try:

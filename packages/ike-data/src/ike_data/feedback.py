@@ -14,7 +14,7 @@ from ike_data.exchanges import EXCHANGES, read_exchange
 from ike_data.messages import ASSISTANT, ROLES
 from ike_data.row_columns import check_known, names, renamed, riding, weight
 from ike_data.row_error import RowError
-from ike_data.shapes import CONVERSATIONS, Shape, shape_of
+from ike_data.shapes import CONVERSATIONS, name_of, shape_of
 from ike_data.talks import KNOWN as TALK_COLUMNS
 from ike_data.talks import read_row
 from ike_data.tokenizers import offset_tokenizer
@@ -57,8 +57,8 @@ class FeedbackProcessor:
         return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
     def shape_of(self, record: Record) -> str:
-        """The name of the shape that a row is read as. Raises RowError."""
-        return shape_of(renamed(record, self.columns), self.shape, self._shapes).name
+        """The name of the shape that a row is read as; '': none."""
+        return name_of(record, self.columns, self.shape, CONVERSATIONS if self.template else EXCHANGES)
 
     def _plan(self, record: Record) -> Plan | Skip:
         try:
@@ -83,10 +83,6 @@ class FeedbackProcessor:
         if talk.messages[last]["role"] != ASSISTANT:
             raise RowError(f"no answer to judge: the last message is a {talk.messages[last]['role']}'s")
         return self._drafter.talk(talk, {last: 1.0})
-
-    @property
-    def _shapes(self) -> Mapping[str, Shape]:
-        return CONVERSATIONS if self.template else EXCHANGES
 
     @cached_property
     def _drafter(self) -> Drafter:

@@ -13,7 +13,7 @@ from ike_data.drafts import Plan, carry_out
 from ike_data.exchanges import EXCHANGES, read_exchange
 from ike_data.row_columns import check_known, renamed, riding, weight
 from ike_data.row_error import RowError
-from ike_data.shapes import shape_of
+from ike_data.shapes import name_of, shape_of
 from ike_data.tokenizers import offset_tokenizer
 
 KNOWN = (*(name for shape in EXCHANGES.values() for one_of in shape.columns for name in one_of), "input", "weight")
@@ -49,8 +49,8 @@ class InstructionProcessor:
         return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
     def shape_of(self, record: Record) -> str:
-        """The name of the shape that a row is read as. Raises RowError."""
-        return shape_of(renamed(record, self.columns), self.shape, EXCHANGES).name
+        """The name of the shape that a row is read as; '': none."""
+        return name_of(record, self.columns, self.shape, EXCHANGES)
 
     def _plan(self, record: Record) -> Plan | Skip:
         try:

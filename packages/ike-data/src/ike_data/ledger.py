@@ -48,6 +48,8 @@ class Tally:
     """kind -> reason up to its colon -> entries."""
     first: list[Entry] = attrs.field(factory=list)
     """The first rows skipped."""
+    shapes: dict[str, int] = attrs.field(factory=dict)
+    """Name of a shape -> rows that were read as one."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "Tally":
@@ -63,6 +65,11 @@ class Tally:
             if entry.kind == "skipped" and len(self.first) < ROWS_SHOWN:
                 self.first.append(entry)
 
+    def count_shapes(self, shapes: Mapping[str, int]) -> None:
+        """What rows were read as."""
+        for name, rows in shapes.items():
+            self.shapes[name] = self.shapes.get(name, 0) + rows
+
     def counts(self, kind: Kind) -> str:
         """`3 empty response, 2 too long`, the most frequent first."""
         counted = sorted(self.reasons.get(kind, {}).items(), key=lambda item: -item[1])
@@ -71,13 +78,20 @@ class Tally:
     def summary(self, name: str) -> str:
         """One line for the console."""
         line = (
-            f"{name} data: {self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens, "
+            f"{name} data: {self.rows:,} rows{self._read_as()}, {self.examples:,} examples, {self.tokens:,} tokens, "
             f"{self.supervised:,.0f} supervised"
         )
         if self.unusable:
             line += f"; {self.unusable:,} rows not used ({self.counts('skipped')})"
         kinds: tuple[Kind, ...] = ("truncated", "altered")
         return "; ".join([line, *filter(None, map(self.counts, kinds))])
+
+    def _read_as(self) -> str:
+        """` as messages`, or ` as 2 messages and 1 alpaca`."""
+        if len(self.shapes) == 1:
+            return f" as {next(iter(self.shapes))}"
+        counted = sorted(self.shapes.items(), key=lambda item: -item[1])
+        return f" as {' and '.join(f'{rows:,} {name}' for name, rows in counted)}" if counted else ""
 
 
 @attrs.frozen

@@ -59,8 +59,11 @@ class PreferenceProcessor:
         return carry_out([self._plan(record) for record in records], self._drafter.tokenizer)
 
     def shape_of(self, record: Record) -> str:
-        """The name of the shape that a row is read as. Raises RowError."""
-        return shape_of(self._row(record), self.shape, SHAPES).name
+        """The name of the shape that a row is read as; '': none."""
+        try:
+            return shape_of(self._row(record), self.shape, SHAPES).name
+        except RowError:
+            return ""
 
     def _plan(self, record: Record) -> Plan | Skip:
         try:

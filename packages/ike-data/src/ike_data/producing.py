@@ -1,6 +1,7 @@
 """Rows to examples by any processor, with a check of what a user's class yields."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ike_core.errors import DataError, IkeError
@@ -17,6 +18,22 @@ class BlockProcessor(Protocol):
     def process_block(self, records: Sequence[Record]) -> list[list[Yield]]:
         """What `process` yields for each record."""
         ...
+
+
+@runtime_checkable
+class ShapeTeller(Protocol):
+    """A processor that reads rows of several shapes, and tells which one a row was taken for."""
+
+    def shape_of(self, record: Record) -> str:
+        """The name of the shape; '': the row has none that is known."""
+        ...
+
+
+def shapes(processor: DataProcessor, records: Iterable[Record]) -> Mapping[str, int]:
+    """Name of a shape -> how many records were read as one; nothing where the processor knows of none."""
+    if not isinstance(processor, ShapeTeller):
+        return {}
+    return Counter(filter(None, map(processor.shape_of, records)))
 
 
 def produce(processor: DataProcessor, rows: Sequence[tuple[str, Record]]) -> list[list[Yield]]:

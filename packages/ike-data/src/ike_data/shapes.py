@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from ike_core.interfaces import Record
-from ike_data.row_columns import names
+from ike_data.row_columns import names, renamed
 from ike_data.row_error import RowError
 from ike_data.transcripts import is_transcript
 
@@ -64,6 +64,14 @@ def shape_of(record: Record, said: str, shapes: Mapping[str, Shape]) -> Shape:
         raise RowError(f"more than one shape: {which}; say which by the processor's `shape`")
     known = ", ".join(map(str, shapes.values()))
     raise RowError(f"no known shape: the row has {names(record)}; known are {known}")
+
+
+def name_of(record: Record, columns: Mapping[str, str], said: str, shapes: Mapping[str, Shape]) -> str:
+    """The name of a row's shape, its columns renamed; '': it has none, or more than one."""
+    try:
+        return shape_of(renamed(record, columns), said, shapes).name
+    except RowError:
+        return ""
 
 
 def _first(record: Record, columns: Sequence[str]) -> object:

@@ -52,6 +52,8 @@ class Block:
     """By the columns of NUMBERS and COUNTS."""
     entries: tuple[Entry, ...]
     """For the ledger."""
+    shapes: Mapping[str, int]
+    """Name of a shape -> rows that were read as one."""
 
 
 @attrs.frozen
@@ -85,11 +87,11 @@ class Packer:
         numbers["examples"].append(len(segments))
         numbers["example_texts"].append(len(text))
 
-    def block(self, *, rows: int, unusable: int, entries: Iterable[Entry]) -> Block:
+    def block(self, *, rows: int, unusable: int, entries: Iterable[Entry], shapes: Mapping[str, int]) -> Block:
         """What was added, tokens in 2 bytes where they fit."""
         tokens = self.numbers["tokens"]
         narrow = array(NARROW, tokens) if not tokens or max(tokens) < NARROW_BELOW else tokens
-        return Block(rows, unusable, {**self.numbers, "tokens": narrow}, tuple(entries))
+        return Block(rows, unusable, {**self.numbers, "tokens": narrow}, tuple(entries), shapes)
 
 
 def run_ends(weights: Weights) -> list[int]:

@@ -147,6 +147,7 @@ class StoreWriter:
         tally.tokens += len(numbers["tokens"])
         tally.supervised += sum(numbers["supervised"])
         tally.count(block.entries)
+        tally.count_shapes(block.shapes)
 
 
 def _file_name(column: str, typecode: str) -> str:
