@@ -51,6 +51,12 @@ def byte_tokenizer(*, adds_bos: bool, strips: str) -> Tokenizer:
     return tokenizer
 
 
+@pytest.fixture(scope="session")
+def byte_level() -> Callable[..., Tokenizer]:
+    """`byte_tokenizer`, for whoever saves one otherwise."""
+    return byte_tokenizer
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Callable[..., HFTokenizer]:
     """Writes FIX-TOK the way models ship their tokenizers, and reads it by ike."""
