@@ -268,7 +268,7 @@ def test_what_a_row_spells_is_nobody_s_control_token(bytes_folder, templates, na
     holds(house(bytes_folder, templates, name), SPELLING, examples=6)
 
 
-@pytest.mark.parametrize("name", ["gemma3", "llama3", "qwen3", "phi3"])
+@pytest.mark.parametrize("name", ["gemma3", "qwen3"])
 def test_on_a_real_tokenizer(qwen3_folder, templates, name) -> None:
     holds(house(qwen3_folder, templates, name), TALK, examples=8)
 
