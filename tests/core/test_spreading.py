@@ -59,12 +59,14 @@ def test_an_exchange_keeps_everything_within_the_limits_and_the_busiest_no_busie
     hands = [bins[first : first + bins_per_hand] for first in range(0, len(bins), bins_per_hand)]
     works, room, most = squares(sizes), max(map(sum, filled)), max(map(len, filled))
 
-    def busiest() -> int:
-        return max(sum(works[position] for one in hand for position in one) for hand in hands)
+    def loads() -> list[int]:
+        return [sum(works[position] for one in hand for position in one) for hand in hands]
 
-    before = busiest()
-    Exchange(sizes, works, hands, room, most).run()
-    assert busiest() <= before
+    before = loads()
+    exchange = Exchange(sizes, works, hands, list(before), room, most)
+    exchange.run()
+    assert max(loads()) <= max(before)
+    assert loads() == exchange.loads
     assert sorted(position for one in bins for position in one) == list(range(len(sizes)))
     assert all(sum(sizes[position] for position in one) <= room for one in bins)
     assert all(len(one) <= most for one in bins)
@@ -73,5 +75,5 @@ def test_an_exchange_keeps_everything_within_the_limits_and_the_busiest_no_busie
 def test_the_busiest_swaps_what_evens_the_two_best() -> None:
     """Works of 9, 6, 5, 4: 171, 96, 75, 56. Two and two are nearest as 9 + 4 and 6 + 5: 227 and 171."""
     hands = [[[0, 1]], [[2, 3]]]
-    Exchange([9, 6, 5, 4], squares([9, 6, 5, 4]), hands, 100, 2).run()
+    Exchange([9, 6, 5, 4], squares([9, 6, 5, 4]), hands, [267, 131], 100, 2).run()
     assert sorted(sorted(hand[0]) for hand in hands) == [[0, 3], [1, 2]]

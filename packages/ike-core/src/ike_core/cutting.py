@@ -71,10 +71,11 @@ def _too_large(ceiling: Ceiling, size: int, rows: int) -> str:
 
 
 def _cut_packed(sizes: Sequence[int], ranks: int, ceiling: Ceiling) -> Cut:
-    works = list(map(_work, sizes))
+    works = [_work(size) for size in sizes]
     groups, count = _packed(sizes, works, ranks, ceiling)
-    hands = _deal(groups, [sum(map(works.__getitem__, group)) for group in groups], ranks, count // ranks)
-    Exchange(sizes, works, hands, ceiling.tokens, ceiling.examples).run()
+    loads = [sum(map(works.__getitem__, group)) for group in groups]
+    hands, loads = _deal(groups, loads, ranks, count // ranks)
+    Exchange(sizes, works, hands, loads, ceiling.tokens, ceiling.examples).run()
     return [[sorted(micro_batch) for micro_batch in hand] for hand in hands]
 
 
@@ -95,7 +96,7 @@ def _cut_padded(sizes: Sequence[int], rows: Sequence[int], ranks: int, ceiling: 
     padded = PaddedGroups(sizes, rows, list(map(_work, sizes)), ceiling.tokens, ceiling.examples)
     count = _all_ranks(padded.fewest(), ranks)
     groups = padded.spread(count)
-    hands = _deal(groups, [padded.work_of(group) for group in groups], ranks, count // ranks)
+    hands, _ = _deal(groups, [padded.work_of(group) for group in groups], ranks, count // ranks)
     return [[sorted(micro_batch) for micro_batch in hand] for hand in hands]
 
 
@@ -104,13 +105,15 @@ def _all_ranks(micro_batches: int, ranks: int) -> int:
     return max(1, -(-micro_batches // ranks)) * ranks
 
 
-def _deal(groups: Sequence[list[int]], works: Sequence[int], ranks: int, micro_batches: int) -> Cut:
-    """Dearest first, each to the rank with the least so far that still has room for a micro-batch."""
+def _deal(groups: Sequence[list[int]], works: Sequence[int], ranks: int, micro_batches: int) -> tuple[Cut, list[int]]:
+    """Dearest first, each to the rank with the least so far that still has room for a micro-batch; what each has."""
     hands: Cut = [[] for _ in range(ranks)]
+    loads = [0] * ranks
     least = [(0, rank) for rank in range(ranks)]
     for number in sorted(range(len(groups)), key=works.__getitem__, reverse=True):
-        load, rank = heappop(least)
+        _, rank = heappop(least)
         hands[rank].append(groups[number])
+        loads[rank] += works[number]
         if len(hands[rank]) < micro_batches:
-            heappush(least, (load + works[number], rank))
-    return [hand + [[] for _ in range(micro_batches - len(hand))] for hand in hands]
+            heappush(least, (loads[rank], rank))
+    return [hand + [[] for _ in range(micro_batches - len(hand))] for hand in hands], loads

@@ -22,34 +22,32 @@ class Exchange:
     works: Sequence[int]
     hands: Sequence[Sequence[list[int]]]
     """hands[rank][bin]: positions; changed in place."""
+    loads: list[int]
+    """Work of each hand; changed in place."""
     room: int
     """Tokens of a bin."""
     most: int
     """Sequences of a bin; 0: no limit."""
-    _loads: list[int] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._loads = [sum(sum(map(self.works.__getitem__, one)) for one in hand) for hand in self.hands]
 
     def run(self) -> None:
         """Ends where the busiest is nearly the mean, nothing helps it, or EXCHANGES are made."""
         for _ in range(EXCHANGES):
-            order = sorted(range(len(self.hands)), key=self._loads.__getitem__)
+            order = sorted(range(len(self.hands)), key=self.loads.__getitem__)
             busiest = order[-1]
-            if self._loads[busiest] * len(self.hands) <= sum(self._loads) * EVEN:
+            if self.loads[busiest] * len(self.hands) <= sum(self.loads) * EVEN:
                 return
             if not any(self._relieve(busiest, other) for other in order[:TRIES]):
                 return
 
     def _relieve(self, busiest: int, other: int) -> bool:
         """Whether something changed places."""
-        gap = self._loads[busiest] - self._loads[other]
+        gap = self.loads[busiest] - self.loads[other]
         for dear, cheap in islice(product(self.hands[busiest], self.hands[other]), TRIES):
             pair = self._best_pair(dear, cheap, gap)
             if pair is not None:
                 moved = self._exchange(dear, cheap, *pair)
-                self._loads[busiest] -= moved
-                self._loads[other] += moved
+                self.loads[busiest] -= moved
+                self.loads[other] += moved
                 return True
         return False
 
