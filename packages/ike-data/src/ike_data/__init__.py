@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ike_data.instruction import InstructionProcessor
     from ike_data.preference import PreferenceProcessor
     from ike_data.rows import read_records
+    from ike_data.sources.opening import open_source
     from ike_data.sources.paths import find_files
     from ike_data.text import TextProcessor
     from ike_data.tokenizers import HFTokenizer
@@ -26,6 +27,7 @@ __all__ = [
     "PreferenceProcessor",
     "TextProcessor",
     "find_files",
+    "open_source",
     "read_dataset",
     "read_records",
 ]
@@ -38,6 +40,7 @@ _ROOM_OF = {
     "PreferenceProcessor": "preference",
     "TextProcessor": "text",
     "find_files": "sources.paths",
+    "open_source": "sources.opening",
     "read_dataset": "dataset",
     "read_records": "rows",
 }
