@@ -203,3 +203,16 @@ def test_a_damaged_page_is_found_by_its_checksum(tmp_path) -> None:
     with pytest.raises(DataError, match=r"a\.parquet:\d+: can't be read from this row on: .*CRC checksum"):
         read.extend(read_rows([str(tmp_path / "a.parquet")]))
     assert [row for _, row in read] == CHATS.to_pylist()[: len(read)]
+
+
+def test_fewer_rows_than_the_file_says_are_an_error(tmp_path) -> None:
+    """60 is written as 0x16 0x78 (thrift: i64, zigzag), first for the file and then for its one row group."""
+    write_parquet(pa.table({"n": range(60)}), tmp_path / "a.parquet", store_schema=False)
+    content = (tmp_path / "a.parquet").read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    says = content.index(b"\x16\x78", footer) + 1
+    (tmp_path / "a.parquet").write_bytes(content[:says] + b"\x7a" + content[says + 1 :])
+    read: list[Row] = []
+    with pytest.raises(DataError, match=r"a\.parquet: it says that it has 61 rows, and 60 can be read"):
+        read.extend(read_rows([str(tmp_path / "a.parquet")]))
+    assert len(read) == 60

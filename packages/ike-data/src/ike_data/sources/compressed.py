@@ -69,8 +69,11 @@ def whole_file(file: SourceFile) -> Iterator[Path]:
 
 
 def _compression(file: SourceFile) -> str:
-    with file.path.open("rb") as raw:
-        start = raw.read(6)
+    try:
+        with file.path.open("rb") as raw:
+            start = raw.read(6)
+    except OSError as error:
+        raise DataError(f"{file.path}: {error.strerror}") from error
     found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
     said = compression_of(file.path)
     if said and start and found != said:
