@@ -302,36 +302,6 @@ def test_two_jobs_that_want_one_store_make_it_once(home, start) -> None:
     assert sorted(len(rows) > ROWS for rows in processed_by(home).values()) == [False, True]
 
 
-def damages() -> dict[str, Callable[[Path], Any]]:
-    def flip(name: str) -> Callable[[Path], Any]:
-        def flip(store: Path) -> None:
-            content = bytearray((store / name).read_bytes())
-            content[len(content) // 2] ^= 1
-            (store / name).write_bytes(content)
-
-        return flip
-
-    return {
-        **{f"a bit of {name}": flip(name) for name in ("tokens.u16", "run_weights", "ledger.jsonl", "store.json")},
-        "a column cut short": lambda store: os.truncate(store / "segments", 800),
-        "a column is missing": lambda store: (store / "rows").unlink(),
-        "no manifest": lambda store: (store / "store.json").unlink(),
-    }
-
-
-@pytest.mark.parametrize("damage", damages())
-def test_a_damaged_store_is_found_and_made_anew(home, read, damage) -> None:
-    read()
-    (store,) = stores(home)
-    whole = content(store)
-    damages()[damage](store)
-    said = read().splitlines()
-    assert said[1:] == [expected_summary()]
-    assert said[0].startswith("says: train data: its store is damaged and made anew: ")
-    assert content(store) == whole
-    assert read() == expected_summary()
-
-
 def test_a_cache_that_is_no_folder_is_an_error_that_names_it(home, read) -> None:
     (home / "cache").write_text("")
     assert read().startswith(f"refused: train data: its store can't be written: {home / 'cache'}")
