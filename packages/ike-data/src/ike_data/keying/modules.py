@@ -30,6 +30,8 @@ class Sources:
 
     hashes: dict[str, str] = attrs.field(factory=dict)
     """Module -> hash of its source."""
+    _seen: set[str] = attrs.field(factory=set)
+    """Names that were looked for, modules or not."""
 
     def follow_class(self, kind: type) -> None:
         """Adds the module of a class, and what it imports. Raises NoSourceError."""
@@ -41,7 +43,10 @@ class Sources:
 
     def follow(self, module: str) -> None:
         """Adds a module, and what it imports. What is installed, or no module, is passed over."""
-        if module in self.hashes or is_installed(module):
+        if module in self._seen:
+            return
+        self._seen.add(module)
+        if is_installed(module):
             return
         file = _file(module)
         if file is None:
