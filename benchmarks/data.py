@@ -4,8 +4,8 @@ hatch run benchmarks:data --tokenizer FOLDER --rows 50000 FILE...
 
 FILEs hold chats (`messages` or `conversations`) or `question` and `answer`; they are repeated with variations until
 there are enough rows. Every arm gets the same tokenizer and chat template, and takes turns with the others; what is
-shown are medians, and ratios of them. `datasets.map` calls apply_chat_template(tokenize=True) row by row,
-without a mask (TRL's `_tokenize`, batched=False); ike also finds which tokens are the assistant's. The bare arm
+shown are medians, and ratios of them. `datasets.map` calls apply_chat_template(tokenize=True) row by row (TRL's
+`_tokenize`, batched=False) and is given its column of masks for nothing; ike finds which tokens are the assistant's. The bare arm
 tokenizes texts that are rendered beforehand, in blocks of 256, and keeps nothing: no pipeline can be faster.
 Tokenizers use one thread a process. Then rows are read back in random order, and a store of 10^8 tokens is opened.
 """
@@ -144,7 +144,7 @@ def mapped(home: Path, rows: Path, path: str) -> Callable[[], int]:
         output = processing_class.apply_chat_template(
             example["messages"], tokenize=True, return_dict=True, add_generation_prompt=False
         )
-        return {"input_ids": output["input_ids"]}
+        return {"input_ids": output["input_ids"], "assistant_masks": [1] * len(output["input_ids"])}
 
     def run() -> int:
         made = loaded.map(
@@ -180,9 +180,9 @@ def read(home: Path) -> None:
     draw = random.Random(0)
     order = [draw.randrange(len(store)) for _ in range(READS)]
     arms: dict[str, Callable[[], int]] = {
-        "datasets": lambda: sum(len(made[i]["input_ids"]) for i in order),
-        "datasets, numpy": lambda: sum(len(as_numpy[i]["input_ids"]) for i in order),
-        "datasets, arrow": lambda: sum(len(as_arrow[i]["input_ids"][0]) for i in order),
+        "datasets": lambda: total(made[i] for i in order),
+        "datasets, numpy": lambda: total(as_numpy[i] for i in order),
+        "datasets, arrow": lambda: total(as_arrow[i] for i in order),
         "ike": lambda: sum(len(store.example(i, index=i)) for i in order),
     }
     rates: dict[str, list[float]] = {name: [] for name in arms}
@@ -199,6 +199,10 @@ def read(home: Path) -> None:
     print(
         f"ike reads {medians['ike'] / best:.1f} x the best of datasets, {ours:.2f} bytes a token against {theirs:.2f}"
     )
+
+
+def total(rows: Iterator[Any]) -> int:
+    return sum(len(row["input_ids"]) + len(row["assistant_masks"]) for row in rows)
 
 
 def open_large(folder: Path) -> None:
