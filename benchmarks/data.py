@@ -5,9 +5,10 @@ hatch run benchmarks:data --tokenizer FOLDER --rows 50000 FILE...
 FILEs hold chats (`messages` or `conversations`) or `question` and `answer`; they are repeated with variations until
 there are enough rows. Every arm gets the same tokenizer and chat template, and takes turns with the others; what is
 shown are medians, and ratios of them. `datasets.map` calls apply_chat_template(tokenize=True) row by row (TRL's
-`_tokenize`, batched=False) and is given its column of masks for nothing; ike finds which tokens are the assistant's. The bare arm
-tokenizes texts that are rendered beforehand, in blocks of 256, and keeps nothing: no pipeline can be faster.
-Tokenizers use one thread a process. Then rows are read back in random order, and a store of 10^8 tokens is opened.
+`_tokenize`, batched=False) and is given its column of masks for nothing; ike finds which tokens are the assistant's.
+The bare arm tokenizes texts that are rendered beforehand, in blocks of 256, and keeps nothing: no pipeline can be
+faster. Tokenizers use one thread a process. Then rows are read back in random order, and a store of 10^8 tokens is
+opened.
 """
 
 import argparse
@@ -30,7 +31,9 @@ import orjson
 from transformers import AutoTokenizer
 
 from ike_data import ChatProcessor, HFTokenizer
-from ike_data.preparing import prepare
+from ike_data.building import Preparation, Request
+from ike_data.kept import Builder
+from ike_data.ledger import Budget
 from ike_data.rows import read_records
 from ike_data.store.block import Packer
 from ike_data.store.reader import Store
@@ -160,12 +163,22 @@ def mapped(home: Path, rows: Path, path: str) -> Callable[[], int]:
 
 
 def stored(home: Path, rows: Path, path: str, *, workers: int) -> Callable[[], int]:
-    processor = ChatProcessor(HFTokenizer(path))
-    processor.process_block([next(records(rows))])  # loads the tokenizer, as the other arms have
+    preparation = Preparation(processor=ChatProcessor(HFTokenizer(path)), max_tokens=0, too_long="skip")
+    preparation.examples("", next(records(rows)))  # loads the tokenizer, as the other arms have
 
     def run() -> int:
         shutil.rmtree(home / "store", ignore_errors=True)
-        return prepare([str(rows)], processor, cache=home / "store", workers=workers).manifest.tally.tokens
+        store = Builder(
+            request=Request(files=[str(rows)], limit=0, preparation=preparation, workers=workers),
+            name="benchmark",
+            cache=home / "store",
+            own=None,
+            budget=Budget("benchmark", 1.0, home / "ledger.jsonl"),
+            keeps_ledger=False,
+            progress=lambda tally: None,
+            say=print,
+        ).store()
+        return store.manifest.tally.tokens
 
     return run
 
@@ -216,7 +229,7 @@ def open_large(folder: Path) -> None:
     packer = Packer()
     for row in range(1000):
         packer.add(example, row)
-    block = packer.block(rows=1000, unusable=0, entries=())
+    block = packer.block(rows=1000, unusable=0, entries=(), shapes={})
     with StoreWriter.open(folder) as writer:
         for start in range(0, OPENED_TOKENS // EXAMPLE_TOKENS, 1000):
             block.numbers["rows"][:] = array("q", range(start, start + 1000))
