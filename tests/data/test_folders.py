@@ -136,4 +136,4 @@ def test_what_the_library_says_is_said_on_one_line(library) -> None:
     with pytest.raises(DataError) as raised:
         names("hf://a/b")
     said = "ConnectionError: Couldn't reach 'a/b' on the Hub (offline mode is enabled)"
-    assert str(raised.value) == f"hf://a/b can't be loaded: {said}"
+    assert str(raised.value) == f"hf://a/b can't be loaded (once fetched, it needs no network): {said}"

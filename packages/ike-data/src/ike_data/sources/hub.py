@@ -37,7 +37,8 @@ def _load(name: str, path: str, config: str | None) -> Any:
     try:
         return datasets.load_dataset(path, config)
     except Exception as error:  # of the library, of what it fetches with, and of the network: there is no common one
-        raise DataError(f"{name} can't be loaded: {type(error).__name__}: {_one_line(error)}") from error
+        reason = f"{type(error).__name__}: {_one_line(error)}"
+        raise DataError(f"{name} can't be loaded (once fetched, it needs no network): {reason}") from error
 
 
 def _one_line(error: Exception) -> str:
