@@ -26,6 +26,12 @@ def test_ike_data_tells_which_tokens_are_learned(stories: Path, tmp_path: Path) 
     assert "response" in bad
 
 
+def test_ike_data_fills_a_loop_of_anyones_with_batches_of_one_shape(stories: Path, tmp_path: Path) -> None:
+    lines = run(sys.executable, EXAMPLES / "static_batches.py", stories, cwd=tmp_path)
+    assert len(lines) > 1
+    assert all(line.startswith(f"batch {number}: (2, 256, 256), ") for number, line in enumerate(lines))
+
+
 def test_ike_tasks_trains_in_a_plain_torch_loop(stories: Path, tmp_path: Path) -> None:
     lines = run(sys.executable, EXAMPLES / "tasks_alone.py", stories, cwd=tmp_path)
     losses = [float(line.split()[3]) for line in lines]

@@ -10,7 +10,12 @@ from ike_core import ConfigError
 from ike_core.config import check_parts_by_source, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+    *sorted(ROOT.glob("packages/*/README.md")),
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -30,7 +35,7 @@ def test_a_shown_example_is_the_file_itself() -> None:
         assert code == (ROOT / name).read_text(), f"{name} differs from what the pages show"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_toml_and_python_on_a_page_parse(page: Path) -> None:
     for block in blocks(page, "toml"):
         tomllib.loads(block)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ike_data.rows import read_records
     from ike_data.sources.opening import open_source
     from ike_data.sources.paths import find_files
+    from ike_data.static_batches import StaticBatch, StaticBatches
     from ike_data.text import TextProcessor
     from ike_data.tokenizers import HFTokenizer
 
@@ -25,6 +26,8 @@ __all__ = [
     "HFTokenizer",
     "InstructionProcessor",
     "PreferenceProcessor",
+    "StaticBatch",
+    "StaticBatches",
     "TextProcessor",
     "find_files",
     "open_source",
@@ -38,6 +41,8 @@ _ROOM_OF = {
     "HFTokenizer": "tokenizers",
     "InstructionProcessor": "instruction",
     "PreferenceProcessor": "preference",
+    "StaticBatch": "static_batches",
+    "StaticBatches": "static_batches",
     "TextProcessor": "text",
     "find_files": "sources.paths",
     "open_source": "sources.opening",
