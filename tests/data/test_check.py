@@ -83,7 +83,9 @@ def test_people_get_lines(write, fix_tok, capsys) -> None:
     said = capsys.readouterr()
     assert code == 3
     assert said.out.splitlines() == [
-        "train data: 3 rows, 2 examples, 10 tokens, 6 supervised; max_tokens = 8192, too_long = skip",
+        "train data: 3 rows as prompt_completion, 2 examples, 10 tokens, 6 supervised; 1 rows not used "
+        "(1 empty response)",
+        "max_tokens = 8192, too_long = skip",
         "tokens of an example: mean 5.0, shortest 5, median 5, 90% 5, 99% 5, longest 5",
         f"  5 to 5  {'█' * 40} 2",
         "duplicates: 1 examples have the tokens of an earlier one (50.0%)",
@@ -120,7 +122,7 @@ def test_duplicates_are_those_with_equal_tokens(rows: list[list[int]], held: int
         packer = Packer()
         for number, tokens in enumerate(rows):
             packer.add(Example.of(tokens, [1.0] * len(tokens)), number)
-        found.add(packer.block(rows=len(rows), unusable=0, entries=()))
+        found.add(packer.block(rows=len(rows), unusable=0, entries=(), shapes={}))
         repeats, groups = found.found()
     keys = [tuple(row) for row in rows]
     assert repeats == len(keys) - len(set(keys))
@@ -135,7 +137,7 @@ def test_where_a_tree_branches_tells_it_from_another() -> None:
     for number, tree in enumerate(trees):
         packer.add(tree, number)
     with Duplicates() as found:
-        found.add(packer.block(rows=3, unusable=0, entries=()))
+        found.add(packer.block(rows=3, unusable=0, entries=(), shapes={}))
         assert found.found() == (1, [Group(2, 0)])
 
 
@@ -145,7 +147,7 @@ def test_the_width_of_a_block_s_tokens_is_no_difference() -> None:
             packer = Packer()
             packer.add(Example.of(array("i", [1, 2]), [1.0, 1.0]), 0)
             packer.add(Example.of(array("i", [largest]), [1.0]), 1)
-            found.add(packer.block(rows=2, unusable=0, entries=()))
+            found.add(packer.block(rows=2, unusable=0, entries=(), shapes={}))
         assert found.found()[0] == 1
 
 

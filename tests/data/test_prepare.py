@@ -37,7 +37,7 @@ def test_a_limit_that_only_the_model_tells_must_be_said(layer: str, tmp_path: Pa
     assert "is only known when the model is built; say max_tokens in data.train" in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
     assert command(["prepare", layer, "data.train.max_tokens=16"]) == 0
-    assert "train data: 3 rows, 3 examples" in capsys.readouterr().out
+    assert "train data: 3 rows as prompt_completion, 3 examples" in capsys.readouterr().out
 
 
 def test_what_can_t_be_kept_is_not_made(layer: str, capsys) -> None:

@@ -34,12 +34,8 @@ class Report:
 
     def show(self, console: Console) -> None:
         """On a terminal, or as plain lines."""
-        tally = self.tally
-        console.print(Text(f"{self.data} data", "bold"), end="")
-        console.print(
-            f": {tally.rows:,} rows, {tally.examples:,} examples, {tally.tokens:,} tokens, "
-            f"{tally.supervised:,.0f} supervised; max_tokens = {self.max_tokens}, too_long = {self.too_long}"
-        )
+        console.print(Text(self.tally.summary(self.data), "bold"))
+        console.print(f"max_tokens = {self.max_tokens}, too_long = {self.too_long}")
         if self.lengths is not None:
             _show_lengths(console, self.lengths, self.max_tokens)
         console.print(self._duplicates())
@@ -56,6 +52,7 @@ class Report:
             "data": self.data,
             "rows": tally.rows,
             "rows_not_used": tally.unusable,
+            "shapes": tally.shapes,
             "budget": self.budget,
             "refusal": self.refusal,
             "examples": tally.examples,

@@ -38,14 +38,8 @@ class Survey:
 
     def add(self, block: Block) -> None:
         """The rows that follow."""
-        numbers, tally = block.numbers, self.tally
-        tally.rows += block.rows
-        tally.unusable += block.unusable
-        tally.examples += len(numbers["kinds"])
-        tally.tokens += len(numbers["tokens"])
-        tally.supervised += sum(numbers["supervised"])
-        tally.count(block.entries)
-        self._counts.update(_sizes(numbers))
+        block.add_to(self.tally)
+        self._counts.update(_sizes(block.numbers))
         self.duplicates.add(block)
         for entry in block.entries:
             self._note(entry)

@@ -12,7 +12,7 @@ import orjson
 
 from ike_core.batch import weigh
 from ike_core.examples import AnyExample, Comparison, Example, LabelledExample, Segment, Weights
-from ike_data.ledger import Entry
+from ike_data.ledger import Entry, Tally
 
 NUMBERS: Mapping[str, str] = {
     "tokens": "i",  # "H" where all of the store are below 2^16
@@ -54,6 +54,16 @@ class Block:
     """For the ledger."""
     shapes: Mapping[str, int]
     """Name of a shape -> rows that were read as one."""
+
+    def add_to(self, tally: Tally) -> None:
+        """Counts all of it."""
+        tally.rows += self.rows
+        tally.unusable += self.unusable
+        tally.examples += len(self.numbers["kinds"])
+        tally.tokens += len(self.numbers["tokens"])
+        tally.supervised += sum(self.numbers["supervised"])
+        tally.count(self.entries)
+        tally.count_shapes(self.shapes)
 
 
 @attrs.frozen

@@ -112,7 +112,7 @@ class StoreWriter:
         for name in NUMBERS:
             self._columns[name].extend(numbers[name])
         self._entries.extend(array("B", b"".join(lines_of(block.entries))))
-        self._count(block)
+        block.add_to(self.tally)
 
     def record(self) -> None:
         """All that was appended outlives a kill, and a power cut."""
@@ -138,16 +138,6 @@ class StoreWriter:
         if column.typecode == NARROW and max(tokens) >= NARROW_BELOW:
             self._columns["tokens"] = _widened(column)
         return array(self._columns["tokens"].typecode, tokens)
-
-    def _count(self, block: Block) -> None:
-        tally, numbers = self.tally, block.numbers
-        tally.rows += block.rows
-        tally.unusable += block.unusable
-        tally.examples += len(numbers["kinds"])
-        tally.tokens += len(numbers["tokens"])
-        tally.supervised += sum(numbers["supervised"])
-        tally.count(block.entries)
-        tally.count_shapes(block.shapes)
 
 
 def _file_name(column: str, typecode: str) -> str:
