@@ -140,7 +140,7 @@ class House:
             return item
         text, spans = self.pieces(talk)
         assert text == self.render(messages(talk, words=False))
-        if any(word in said.core for said in talk for word in [*CONTROL, "<eos>"]):
+        if any(word in said.core for said in talk for word in self.theirs.all_special_tokens):
             self.check_controls(item, text, talk)
         else:
             encoded = self.theirs(text, add_special_tokens=False, return_offsets_mapping=True)

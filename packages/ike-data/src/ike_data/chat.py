@@ -65,7 +65,7 @@ class ChatProcessor:
     def _plan(self, record: Record) -> Plan | Skip:
         try:
             row = renamed(record, self.columns)
-            talk = read_row(row, self.shape, {**ROLES, **self.roles})
+            talk = read_row(row, self.shape, self._known_roles)
             talk = talk if self.reasoning else talk.without_reasoning()
             draft = self._drafter.talk(talk, self._learned(talk))
             own, fields = weight(row), riding(record, self.fields)
@@ -88,6 +88,10 @@ class ChatProcessor:
         if not any(learned.values()):
             raise RowError("no turn to learn: the weight of all is 0")
         return {place: weight for place, weight in learned.items() if weight}
+
+    @cached_property
+    def _known_roles(self) -> Mapping[str, str]:
+        return {**ROLES, **self.roles}
 
     @cached_property
     def _drafter(self) -> Drafter:

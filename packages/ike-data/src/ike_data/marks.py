@@ -97,7 +97,7 @@ class Marker:
 
     def text(self, text: str, owner: int, *, must_show: bool = True) -> str:
         """With its two marks; white space and the empty text get none. Raises RowError."""
-        if _MARK.search(text):
+        if not text.isascii() and _MARK.search(text):
             raise RowError("private-use characters of plane 15, which ike needs for itself: take them out")
         core = text.strip()
         if not core:

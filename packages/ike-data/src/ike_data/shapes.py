@@ -26,8 +26,9 @@ class Shape:
 
     def fits(self, record: Record) -> bool:
         """Whether a row can be of this shape."""
-        if not all(any(name in record for name in one_of) for one_of in self.columns):
-            return False
+        for one_of in self.columns:
+            if record.keys().isdisjoint(one_of):
+                return False
         if self.transcript and not is_transcript(_first(record, self.transcript)):
             return False
         return not (self.text and is_transcript(_first(record, self.text)))

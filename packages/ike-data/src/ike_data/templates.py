@@ -51,13 +51,15 @@ class ChatTemplate:
         template = self._marked if marked else self._plain
         self._clock.start()
         try:
-            return template.render(
-                messages=messages,
-                tools=tools,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self.variables,
-            )
+            names = {
+                **self._names,
+                "messages": messages,
+                "tools": tools,
+                "documents": None,
+                "add_generation_prompt": add_generation_prompt,
+            }
+            # What Template.render does, but for a copy of all names and a rewritten traceback: half the time of a row.
+            return "".join(template.root_render_func(template.new_context(names, shared=True)))
         except TooLongError as error:
             raise DataError(f"the chat template does not end: it ran longer than {LIMIT_SECONDS:g} s") from error
         except Exception as error:  # a template is code: it may raise anything
@@ -71,6 +73,10 @@ class ChatTemplate:
             return token in self.render(messages, None).rpartition(answer)[2]
         except RowError:
             return True
+
+    @cached_property
+    def _names(self) -> Mapping[str, Any]:
+        return {**self._plain.globals, **self.variables}
 
     @cached_property
     def _plain(self) -> "Template":
