@@ -146,3 +146,10 @@ def test_a_tool_s_result_is_read_and_can_be_learned(taught, saved, template) -> 
     )
     assert taught(talk, tokenizer) == [("f<|im_end|>", 1.0), ("b<|im_end|>", 1.0)]
     assert taught(talk, tokenizer, learn_roles=("tool",)) == [("7<|im_end|>", 1.0)]
+
+
+def test_a_role_that_templates_do_not_know_is_refused_at_once(fix_tok) -> None:
+    with pytest.raises(ValueError, match=r"roles.bot: there is no role 'asistant'; known are assistant, developer, "):
+        ChatProcessor(fix_tok, roles={"bot": "asistant"})
+    with pytest.raises(ValueError, match=r"learn_roles: there is no role 'human'"):
+        ChatProcessor(fix_tok, learn_roles=("human", "user"))

@@ -10,7 +10,7 @@ from ike_core.examples import AnyExample, Example, Segment, Skip
 from ike_core.interfaces import Record, Tokenizer
 from ike_data.drafter import Drafter, Special
 from ike_data.drafts import Plan, carry_out
-from ike_data.messages import ASSISTANT, ROLES, Talk
+from ike_data.messages import ASSISTANT, ROLES, Talk, check_roles
 from ike_data.row_columns import check_known, renamed, riding, weight
 from ike_data.row_error import RowError
 from ike_data.shapes import CONVERSATIONS, name_of
@@ -50,6 +50,7 @@ class ChatProcessor:
 
     def __attrs_post_init__(self) -> None:
         check_known(self.columns, KNOWN)
+        check_roles(self.roles, self.learn_roles)
 
     def process(self, record: Record) -> Iterable[AnyExample | Skip]:
         return self.process_block([record])[0]

@@ -11,7 +11,7 @@ from ike_core.interfaces import Record, Tokenizer
 from ike_data.drafter import Drafter, Special
 from ike_data.drafts import Draft, Plan, carry_out
 from ike_data.exchanges import EXCHANGES, read_exchange
-from ike_data.messages import ASSISTANT, ROLES
+from ike_data.messages import ASSISTANT, ROLES, check_roles
 from ike_data.row_columns import check_known, names, renamed, riding, weight
 from ike_data.row_error import RowError
 from ike_data.shapes import CONVERSATIONS, name_of, shape_of
@@ -48,6 +48,7 @@ class FeedbackProcessor:
 
     def __attrs_post_init__(self) -> None:
         check_known(self.columns, KNOWN)
+        check_roles(self.roles)
 
     def process(self, record: Record) -> Iterable[AnyExample | Skip]:
         return self.process_block([record])[0]

@@ -4,7 +4,7 @@ Two spellings are read, also mixed: OpenAI's role and content, and ShareGPT's fr
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -53,6 +53,15 @@ class Talk:
     def without_reasoning(self) -> "Talk":
         """As if the assistant had not thought aloud."""
         return attrs.evolve(self, messages=tuple(map(_without_reasoning, self.messages)))
+
+
+def check_roles(named: Mapping[str, str], learned: Iterable[str] = ()) -> None:
+    """ValueError where a table of roles maps to, or a list of them has, one that templates don't know."""
+    known = sorted(set(ROLES.values()))
+    said = [(f"roles.{name}", role) for name, role in named.items()] + [("learn_roles", role) for role in learned]
+    for key, role in said:
+        if role not in known:
+            raise ValueError(f"{key}: there is no role {role!r}; known are {', '.join(known)}")
 
 
 def read_talk(conversation: Any, *, column: str, roles: Mapping[str, str]) -> Talk:

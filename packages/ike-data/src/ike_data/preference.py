@@ -11,7 +11,7 @@ from ike_core.interfaces import Record, Tokenizer
 from ike_data.answers import KNOWN, SHAPES, Choice, read_choice
 from ike_data.drafter import Drafter, Special
 from ike_data.drafts import Draft, Plan, carry_out
-from ike_data.messages import ASSISTANT, ROLES, Talk
+from ike_data.messages import ASSISTANT, ROLES, Talk, check_roles
 from ike_data.row_columns import check_known, column, renamed, riding, weight
 from ike_data.row_error import RowError
 from ike_data.shapes import shape_of
@@ -48,6 +48,7 @@ class PreferenceProcessor:
 
     def __attrs_post_init__(self) -> None:
         check_known(self.columns, KNOWN)
+        check_roles(self.roles)
         if self.scores and len(self.scores) != len(self.answers):
             raise ValueError(f"scores has {len(self.scores)} columns, and answers {len(self.answers)}; give one each")
 
