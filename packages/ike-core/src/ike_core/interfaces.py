@@ -119,7 +119,7 @@ class DatasetReader(Protocol):
     def __call__(
         self,
         name: str,
-        files: Sequence[str],
+        files: Sequence[str] | Source,
         processor: DataProcessor,
         *,
         limit: int,
@@ -133,9 +133,9 @@ class DatasetReader(Protocol):
         workers: int,
         say: Say,
     ) -> "DatasetParts":
-        """`cache`: where what was processed is kept for later runs, None: the user's own place for it. `workers`:
-        processes that process rows, 0: as many as there are cores, where it takes long. `say`: one line for the
-        console, at once."""
+        """`files`: names, as `find_files` of ike-data reads them, or a user's part. `cache`: where what was processed
+        is kept for later runs, None: the user's own place for it. `workers`: processes that process rows, 0: as many as
+        there are cores, where it takes long. `say`: one line for the console, at once."""
         ...
 
 

@@ -10,11 +10,12 @@ import attrs
 
 from ike_core.errors import DataError
 from ike_core.examples import AnyExample, Skip
-from ike_core.interfaces import DataProcessor, Record, Say
+from ike_core.interfaces import DataProcessor, Record, Say, Source
 from ike_data.ledger import Budget, Entry, Tally
 from ike_data.outcomes import Outcome, outcomes
 from ike_data.producing import shapes
 from ike_data.rows import Row, read_rows
+from ike_data.source_rows import own_source, source_rows
 from ike_data.store.block import Block, Packer
 from ike_data.store.writer import StoreWriter
 from ike_data.until_broken import UntilBroken
@@ -68,14 +69,24 @@ class Preparation:
 class Request:
     """What is to be built."""
 
-    files: Sequence[str]
+    files: Sequence[str] | Source
+    """Paths and the like (see `read_rows`), or records of the user's own."""
     limit: int
     preparation: Preparation
     workers: int
     """Processes; 0: as many as this one has cores, if it takes long enough."""
 
+    @property
+    def source(self) -> Source | None:
+        """A Source, whose rows can be read again at any place; None: files."""
+        return own_source(self.files)
+
     def rows(self) -> Iterator[Row]:
         """All rows, in their order."""
+        source = self.source
+        if source is not None:
+            return source_rows(source, limit=self.limit)
+        assert isinstance(self.files, (list, tuple))
         return read_rows(self.files, limit=self.limit)
 
     def batches(self, *, first: int = 0) -> Iterator[Batch]:

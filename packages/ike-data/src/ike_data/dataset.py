@@ -7,15 +7,16 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
-from ike_core.interfaces import DataProcessor, DatasetParts, Holdout, Say, World
+from ike_core.interfaces import DataProcessor, DatasetParts, Holdout, Say, Source, World
 from ike_data.announcing import Announcer, wait_until_ready
 from ike_data.building import Preparation, Request
 from ike_data.fresh import check_fresh
 from ike_data.holdout import held_out_rows
+from ike_data.in_place import ENTRIES, InPlace, examples_in, measure
 from ike_data.kept import Builder, user_cache
-from ike_data.ledger import Budget, Tally
+from ike_data.ledger import Budget, Tally, add_to_ledger
 from ike_data.store.columns import ColumnFile, map_column
-from ike_data.store.reader import Store, StoredDataset
+from ike_data.store.reader import Examples, Store, StoredDataset
 
 DATA = "data"
 LEDGER = "ledger.jsonl"
@@ -27,11 +28,13 @@ PLACES = 1 << 16
 """Written at once."""
 STORE = "store"
 """A store that can't be kept for later runs."""
+IN_PLACE = "in-place"
+"""Columns about examples that are read where they are."""
 
 
 def read_dataset(
     name: str,
-    files: Sequence[str],
+    files: Sequence[str] | Source,
     processor: DataProcessor,
     *,
     limit: int,
@@ -48,11 +51,12 @@ def read_dataset(
     """Collective. The examples of some files; see `DatasetReader` of ike_core.interfaces.
 
     On each host the rank with local_rank 0 finds the store of these rows in `cache`, or makes it there, and the others
-    map it. Rows that were not used, or not as they are, are in `folder/ledger.jsonl`. DataError, the same on every
-    rank, where files can't be read, more rows than the budget's share can't be used, or the processor gives something
-    else for a row than it gave before.
+    map it. What holds examples already (token indexes, a Source of examples) is read in place. Rows that were not used,
+    or not as they are, are in `folder/ledger.jsonl`. DataError, the same on every rank, where files can't be read, more
+    rows than the budget's share can't be used, or the processor gives something else for a row than it gave before.
     """
     preparation = Preparation(processor=processor, max_tokens=max_tokens, too_long=too_long)
+    request = Request(files=files, limit=limit, preparation=preparation, workers=workers)
     attempt = uuid4().hex
     if world.size > 1:
         attempt = world.broadcast(attempt)  # so that no rank takes what an earlier run left in the folder for today's
@@ -64,7 +68,7 @@ def read_dataset(
             for earlier in place.parent.glob(f"{place.name}.*.json"):
                 earlier.unlink(missing_ok=True)
             builder = Builder(
-                request=Request(files=files, limit=limit, preparation=preparation, workers=workers),
+                request=request,
                 name=name,
                 cache=cache or user_cache(),
                 own=place / STORE,
@@ -73,19 +77,37 @@ def read_dataset(
                 progress=_progress(name, announcer, say),
                 say=say,
             )
-            store = builder.store()
-            check_fresh(name, store, preparation)
+            examples = _examples(builder, place)
             place.mkdir(parents=True, exist_ok=True)
             if holdout is not None:
-                _split(store, place, held_out_rows(store.manifest.tally.rows, holdout))
-            announcer.place = str(store.folder)
+                _split(examples, place, held_out_rows(examples.tally.rows, holdout))
+            announcer.place = str(examples.folder)
     else:
-        store = Store.open(Path(wait_until_ready(announcement)))
-    summary = store.manifest.tally.summary(name)
+        mapped = Path(wait_until_ready(announcement))
+        sources = examples_in(files)
+        examples = InPlace.open(mapped, sources, preparation) if sources else Store.open(mapped)
+    summary = examples.tally.summary(name)
     if holdout is None:
-        return DatasetParts(StoredDataset(store, range(len(store))), None, summary)
-    kept, held_out = (StoredDataset(store, map_column(place / column, "q")) for column in (KEPT, HELD_OUT))
+        return DatasetParts(StoredDataset(examples, range(len(examples))), None, summary)
+    kept, held_out = (StoredDataset(examples, map_column(place / column, "q")) for column in (KEPT, HELD_OUT))
     return DatasetParts(kept, held_out, summary)
+
+
+def _examples(builder: Builder, place: Path) -> Examples:
+    """Of the rank that prepares them for its host."""
+    request = builder.request
+    sources = examples_in(request.files)
+    if not sources:
+        store = builder.store()
+        check_fresh(builder.name, store, request)
+        return store
+    folder = place / IN_PLACE
+    measure(sources, request.preparation, folder, limit=request.limit)
+    if builder.keeps_ledger:
+        add_to_ledger(builder.budget.ledger, builder.name, folder / ENTRIES)
+    examples = InPlace.open(folder, sources, request.preparation)
+    builder.budget.check(examples.tally)
+    return examples
 
 
 def _progress(name: str, announcer: Announcer, say: Say) -> Callable[[Tally], None]:
@@ -103,12 +125,12 @@ def _progress(name: str, announcer: Announcer, say: Say) -> Callable[[Tally], No
     return progress
 
 
-def _split(store: Store, folder: Path, held_out: frozenset[int]) -> None:
-    """Writes which of the store's examples are whose."""
-    apart = sorted(place for row in held_out for place in store.places(row))
+def _split(examples: Examples, folder: Path, held_out: frozenset[int]) -> None:
+    """Writes which of the examples are whose."""
+    apart = sorted(place for row in held_out for place in examples.places(row))
     kept, held = (ColumnFile.open(folder / name, "q") for name in (KEPT, HELD_OUT))
     held.extend(array("q", apart))
-    for before, after in pairwise((-1, *apart, len(store))):
+    for before, after in pairwise((-1, *apart, len(examples))):
         for start in range(before + 1, after, PLACES):
             kept.extend(array("q", range(start, min(start + PLACES, after))))
     kept.close()

@@ -1,23 +1,24 @@
 """A few rows processed afresh at each start: a store is right only for a processor that is a function of its rows."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from ike_core.errors import DataError
 from ike_core.examples import AnyExample, Comparison, LabelledExample
-from ike_data.building import Preparation
+from ike_data.building import Request
+from ike_data.source_rows import source_row
 from ike_data.store.block import segments_of
 from ike_data.store.reader import Store
-from ike_data.store.sample import read_sample
+from ike_data.store.sample import SampledRow, read_sample, spread
 
 
-def check_fresh(name: str, store: Store, preparation: Preparation) -> None:
+def check_fresh(name: str, store: Store, request: Request) -> None:
     """DataError where a row gives something else than the store holds; names the row and what differs."""
-    sample = store.folder / store.manifest.others["sample"].name
-    for sampled in read_sample(sample, store.manifest.tally.rows):
+    preparation = request.preparation
+    for sampled in _sample(store, request):
         kept = [store.example(place, index=place) for place in store.places(sampled.row)]
         difference = _difference(kept, preparation.examples(sampled.source, sampled.record))
         if difference:
@@ -27,6 +28,17 @@ def check_fresh(name: str, store: Store, preparation: Preparation) -> None:
                 f"{difference}. It must be a function of the row and of its own fields: no chance, no date, nothing "
                 f"read from elsewhere but files that are Path fields. Mend it, or remove {store.folder}"
             )
+
+
+def _sample(store: Store, request: Request) -> Iterator[SampledRow]:
+    """As they were read when the store was made; of a Source as it gives them now."""
+    rows = store.manifest.tally.rows
+    source = request.source
+    if source is None:
+        yield from read_sample(store.folder / store.manifest.others["sample"].name, rows)
+        return
+    for row in spread(rows):
+        yield SampledRow(row, *source_row(source, row))
 
 
 def _difference(kept: Sequence[AnyExample], fresh: Sequence[AnyExample]) -> str:

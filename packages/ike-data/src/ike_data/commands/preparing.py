@@ -51,7 +51,7 @@ def _prepare(selection: Selection) -> None:
             progress=progress,
             say=_say,
         ).store()
-    check_fresh(selection.name, store, selection.request.preparation)
+    check_fresh(selection.name, store, selection.request)
     print(store.manifest.tally.summary(selection.name))
     seconds = time.monotonic() - began
     speed = f"made in {seconds:,.1f} s, {made.rows / seconds:,.0f} rows a second" if made.rows else "was there already"

@@ -8,7 +8,7 @@ import orjson
 from xxhash import xxh3_128
 
 from ike_core.errors import DataError
-from ike_core.interfaces import DataProcessor
+from ike_core.interfaces import DataProcessor, Source
 from ike_data.keying.contents import ContentHashes
 from ike_data.keying.modules import NoSourceError, Sources
 from ike_data.keying.values import Describer, IndescribableError
@@ -35,7 +35,7 @@ class Key:
 
 
 def key_of(
-    files: Sequence[str],
+    files: Sequence[str] | Source,
     processor: DataProcessor,
     *,
     limit: int,
@@ -47,10 +47,14 @@ def key_of(
     describer, sources = Describer(hashes.of), Sources()
     try:
         described = describer.describe(processor, type(processor).__name__)
+        contents: list[Any]
+        if isinstance(files, (list, tuple)):
+            contents = [[file.name, hashes.of(file.path)] for file in find_files(files)]
+        else:
+            contents = [describer.describe(files, type(files).__name__), len(files)]
         sources.follow(_BUILDING)
         for kind in sorted(describer.classes, key=lambda kind: (kind.__module__, kind.__qualname__)):
             sources.follow_class(kind)
-        contents = [[file.name, hashes.of(file.path)] for file in find_files(files)]
     except (IndescribableError, NoSourceError) as error:
         return Key({}, str(error))
     except OSError as error:

@@ -43,6 +43,10 @@ class ColumnFile:
         self._file.write(memoryview(values).cast("B"))
         self.length += len(values)
 
+    def append(self, value: float) -> None:
+        """One number."""
+        self.extend(array(self.typecode, [value]))
+
     def sync(self) -> None:
         """Returns when all of it would outlive a power cut."""
         self._file.flush()

@@ -7,12 +7,13 @@ order, a Comparison's trunk and then its branches, a LabelledExample's prompt an
 from array import array
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import orjson
 
 from ike_core.examples import AnyExample, Comparison, Example, Segment
+from ike_data.ledger import Tally
 from ike_data.store.block import KINDS, rebuilt
 from ike_data.store.columns import Column, map_column
 from ike_data.store.manifest import Manifest
@@ -52,6 +53,11 @@ class Store:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted while it was made."""
+        return self.manifest.tally
 
     def example(self, place: int, *, index: int) -> AnyExample:
         """The example at a place of the store, called `index`; its tokens are a view."""
@@ -93,11 +99,34 @@ class Store:
         return weights
 
 
+class Examples(Protocol):
+    """A store, or examples that are read where they are."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def tally(self) -> Tally: ...
+
+    @property
+    def supervised(self) -> Column: ...
+
+    def __len__(self) -> int: ...
+
+    def example(self, place: int, *, index: int) -> AnyExample: ...
+
+    def size(self, place: int) -> int: ...
+
+    def is_pair(self, place: int) -> bool: ...
+
+    def places(self, row: int) -> range: ...
+
+
 @attrs.frozen(eq=False)
 class StoredDataset:
     """A `Dataset` of ike_core.interfaces: the examples of a store, or a selection of them."""
 
-    store: Store
+    store: Examples
     places: range | Column
     """Place in the store of every example."""
 

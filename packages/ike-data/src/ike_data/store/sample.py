@@ -31,9 +31,15 @@ def is_sampled(row: int, rows: int) -> bool:
     return row % stride == 0
 
 
+def spread(rows: int) -> list[int]:
+    """At most 20 of so many rows, evenly."""
+    count = min(ROWS, rows)
+    return [place * rows // count for place in range(count)]
+
+
 def read_sample(path: Path, rows: int) -> Iterator[SampledRow]:
     """At most 20 rows of a store of so many, evenly spread."""
     with path.open("rb") as file:
         lines = [line for line in file if is_sampled(int(line[1 : line.index(b",")]), rows)]
-    for place in range(min(ROWS, len(lines))):
-        yield SampledRow(*orjson.loads(lines[place * len(lines) // min(ROWS, len(lines))]))
+    for place in spread(len(lines)):
+        yield SampledRow(*orjson.loads(lines[place]))
