@@ -22,6 +22,7 @@ def sandbox(clock: Clock, opening: str, closing: str) -> "ImmutableSandboxedEnvi
         from jinja2 import nodes  # an optional extra, as transformers is
         from jinja2.ext import Extension, loopcontrols
         from jinja2.parser import Parser
+        from jinja2.runtime import LoopContext
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError as error:
         raise ConfigError(f"chat templates need jinja2: pip install 'ike-data[hf]' ({error})") from error
@@ -45,6 +46,11 @@ def sandbox(clock: Clock, opening: str, closing: str) -> "ImmutableSandboxedEnvi
         def call(self, context: "Context", obj: Any, /, *args: Any, **kwargs: Any) -> Any:
             clock.check()
             return super().call(context, obj, *args, **kwargs)
+
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            if type(obj) is LoopContext and not attr.startswith("_"):  # `loop.first`: the answer, without six questions
+                return True
+            return super().is_safe_attribute(obj, attr, value)
 
         def call_binop(self, context: "Context", operator: str, left: Any, right: Any) -> Any:
             check_operation(operator, left, right)
