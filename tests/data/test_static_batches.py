@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ike_core import Comparison, ConfigError, DataError, Example, Segment
-from ike_data import InstructionProcessor, StaticBatch, StaticBatches
+from ike_data import InstructionProcessor, StaticBatch, StaticBatches, open_source
 
 PAD = 99
 
@@ -94,6 +95,14 @@ def test_a_document_that_is_longer_than_a_row_is_refused_by_name() -> None:
         list(StaticBatches(examples=rows, rows=2, tokens=8).epoch(0))
 
 
+def test_splitting_keeps_every_token_of_the_case() -> None:
+    rows = [[1, 2, 3, 4, 5], [6, 7], [8, 9, 10], [11]]  # case B51
+    examples = [Example.of(ids, [1.0] * len(ids)) for ids in rows]
+    made = list(StaticBatches(examples=examples, rows=3, tokens=4, too_long="split").epoch(0))
+    assert sorted(token for batch in made for ids, *_ in stretches(batch) for token in ids) == list(range(1, 12))
+    assert sum(float(batch.weights.sum()) for batch in made) == 11 - 4  # the first of each row follows nothing
+
+
 def test_trees_are_refused() -> None:
     pair: Any = Comparison(Segment.prompt([1]), (Segment.answer([2]), Segment.answer([3])))
     with pytest.raises(DataError, match="example 0 is a Comparison, and not one sequence"):
@@ -143,3 +152,11 @@ def test_without_numpy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_gives_no_batches_but_an_error() -> None:
     with pytest.raises(DataError, match="no examples"):
         next(of([]).epoch(0))
+
+
+def test_a_token_index_is_read_in_place(tmp_path: Path) -> None:
+    np.save(tmp_path / "corpus.npy", np.arange(20, dtype=np.uint16))
+    np.save(tmp_path / "corpus.offsets.npy", np.array([0, 7, 9, 20]))
+    batches = StaticBatches(examples=open_source(tmp_path / "corpus.npy"), rows=1, tokens=8, too_long="split")
+    documents = [ids for batch in batches.epoch(0) for ids, *_ in stretches(batch)]
+    assert sorted(documents) == [[*range(7)], [7, 8], [*range(9, 17)], [17, 18, 19]]
