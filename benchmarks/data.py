@@ -196,7 +196,9 @@ def read(home: Path) -> None:
         "datasets": lambda: total(made[i] for i in order),
         "datasets, numpy": lambda: total(as_numpy[i] for i in order),
         "datasets, arrow": lambda: total(as_arrow[i] for i in order),
-        "ike": lambda: sum(len(store.example(i, index=i)) for i in order),
+        "ike": lambda: sum(
+            len(segment.tokens) + len(segment.weights) for i in order for segment in store.example(i, index=i).segments
+        ),
     }
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(3):
