@@ -40,6 +40,12 @@ def test_a_limit_that_only_the_model_tells_must_be_said(layer: str, tmp_path: Pa
     assert "train data: 3 rows as prompt_completion, 3 examples" in capsys.readouterr().out
 
 
+def test_files_stand_in_the_place_of_the_run_s(layer: str, write, capsys) -> None:
+    other = write("other.jsonl", [{"prompt": "a", "response": "b"}] * 5)
+    assert command(["prepare", layer, other, "data.train.max_tokens=16"]) == 0
+    assert "train data: 5 rows" in capsys.readouterr().out
+
+
 def test_what_can_t_be_kept_is_not_made(layer: str, capsys) -> None:
     words = ["data.train.max_tokens=16", "~data.train.processor", "data.train.processor.uses=plain_rows:Plain"]
     assert command(["prepare", layer, *words]) == 3

@@ -55,14 +55,14 @@ class Selection:
 def select(words: Sequence[str], *, data: str) -> list[Selection]:
     """What the words of a command line mean: TOML layers, settings, and data files.
 
-    Files stand in the place of those that the settings name for `data`. ConfigError where the settings are wrong, or
-    say no such dataset, no processor or no tokenizer.
+    Files stand in the place of those that the settings name for `data` ('': for data.train). ConfigError where the
+    settings are wrong, or say no such dataset, no processor or no tokenizer.
     """
     settings = [word for word in words if _SETTING.fullmatch(word) and not Path(word).exists()]
     layers = [word for word in words if word not in settings and word.endswith(".toml")]
     files = [word for word in words if word not in settings and word not in layers]
     if files:
-        settings.append(f"{_table(data)}.files={json.dumps(files, ensure_ascii=False)}")
+        settings.append(f"{_table(data or TRAIN)}.files={json.dumps(files, ensure_ascii=False)}")
     if not layers and not any(word.startswith("data.train.processor") for word in settings):
         settings.append(_DEFAULT_PROCESSOR)
     return selections(load_config(*layers, *settings), data)
