@@ -235,7 +235,11 @@ def test_files_of_other_kinds_are_refused_by_name(write) -> None:
         ("a.json", b"\n <!doctype HTML>", "expected JSON, and it is a page of HTML"),
         ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\n", "expected JSON lines, and its first bytes are "),
         ("a.jsonl.gz", b'{"a":1}\n', "named .gz (gzip), and it is not compressed so"),
-        ("a.jsonl.zst", gzip.compress(b'{"a":1}\n', mtime=0), "named .zst (zstd), and its first bytes are those of gzip"),
+        (
+            "a.jsonl.zst",
+            gzip.compress(b'{"a":1}\n', mtime=0),
+            "named .zst (zstd), and its first bytes are those of gzip",
+        ),
     ],
 )
 def test_a_file_that_is_not_what_its_name_says_is_refused(write, name, content, error) -> None:
