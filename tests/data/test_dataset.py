@@ -298,3 +298,21 @@ def test_a_refused_dataset_leaves_no_half_built_store(write, read, tmp_path) -> 
     with pytest.raises(DataError):
         read(write("a.jsonl", bad_rows(3, of=4)), Numbers(), budget=0.0)
     assert [path for path in (tmp_path / "run/data/train").iterdir() if path.is_dir()] == []
+
+
+@attrs.frozen
+class Thirds:
+    """Two examples of a row, and a third that can't be used."""
+
+    def process(self, record: Any) -> Iterator[Any]:
+        yield Example.of([1, 2], [0, 1])
+        yield Example.of([1, 7], [0, 1])
+        yield Skip("a third: empty")
+
+
+def test_a_row_of_which_something_is_learned_does_not_count_against_the_budget(write, read, ledger) -> None:
+    parts = read(write("a.jsonl", [{}]), Thirds(), budget=0.0)
+    assert len(parts.kept) == 2
+    assert parts.summary == "train data: 1 rows, 2 examples, 4 tokens, 2 supervised; 0 rows not used (1 a third)"
+    assert [entry["reason"] for entry in ledger()] == ["a third: empty"]
+    assert parts.largest_token == 7

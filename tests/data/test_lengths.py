@@ -71,3 +71,16 @@ def test_a_tree_is_not_cut() -> None:
 def test_a_number_that_is_not_finite_is_a_skip(example) -> None:
     reason = "a weight, score or margin that is not finite"
     assert fit(example, max_tokens=0, too_long="skip") == (Skip(reason), len(example))
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        Example.of([1, 2, 3], [0, 1, -0.5]),
+        Example.of([1, 2], [0, 1], weight=-0.5),
+        Comparison(Segment.prompt([1]), (Segment.answer([2], weight=-0.5), Segment.answer([3]))),
+    ],
+)
+def test_a_negative_weight_is_a_skip_since_its_sign_would_cancel_in_the_division(example) -> None:
+    reason = "a negative weight: -0.5; weights are 0 or more"
+    assert fit(example, max_tokens=0, too_long="skip") == (Skip(reason), len(example))

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ike_core import ConfigError, Example, Mean, StepOutput, TrainingError, TrainingPipeline, load_config
+from ike_core import ConfigError, DataError, Example, Mean, StepOutput, TrainingError, TrainingPipeline, load_config
 from ike_core.config import Config
 from ike_core.cutting import Cut
 from ike_core.interfaces import Stateful
@@ -407,6 +407,11 @@ def test_what_fits_no_door_is_refused_by_the_doors_name(tmp_path: Path, given: A
     } | given
     with pytest.raises(ConfigError, match=message):
         TrainingPipeline(config=settings(tmp_path, [A]), **doors).run()
+
+
+def test_a_token_that_the_model_does_not_know_is_refused_with_its_row(run: Any) -> None:
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: the train data hold token 2, and the model has 2 embeddings"):
+        run([A, {"labels": [1, 2]}])
 
 
 def test_an_evaluation_step_fn_stands_in_for_the_training_loss(run: Any) -> None:

@@ -204,6 +204,7 @@ def _datasets(pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evalua
         tokenizer=setup.tokenizer,
         given=pipeline.data_processor_classes,
         positions=runtime("modules:positions")(module),
+        embeddings=runtime("modules:embeddings")(module),
         folder=setup.folder,
         world=setup.world,
         say=setup.trackers.say,

@@ -13,6 +13,7 @@ from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSectio
 from ike_core.door import locate
 from ike_core.errors import ConfigError
 from ike_core.interfaces import Dataset, DatasetReader, Holdout, Tokenizer, World
+from ike_core.known_tokens import check_tokens
 from ike_core.mixed_dataset import MixedDataset
 from ike_core.token_limit import token_limit
 
@@ -43,6 +44,8 @@ class DatasetBuilder:
     """`data_processor_classes` of the pipeline."""
     positions: int
     """Tokens that the model has positions for; 0: unknown."""
+    embeddings: int
+    """Tokens that the model knows; 0: unknown."""
     folder: Path
     world: World
     say: Any
@@ -101,6 +104,7 @@ class DatasetBuilder:
             say=self.say,
         )
         self.say(parts.summary)
+        check_tokens(name, parts, self.embeddings)
         return parts.kept, parts.held_out
 
     def _check_names(self, known: Set[str]) -> None:

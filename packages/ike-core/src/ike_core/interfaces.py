@@ -157,6 +157,8 @@ class DatasetParts:
     """The rows of the holdout, where one was asked for."""
     summary: str
     """One line for the console: rows, examples, tokens, what was skipped and why."""
+    largest_token: int = 0
+    """The highest id of all examples; 0: it is not known."""
 
 
 # -- what is learned ----------------------------------------------------------------------------------------------

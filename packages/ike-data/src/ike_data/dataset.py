@@ -86,11 +86,11 @@ def read_dataset(
         mapped = Path(wait_until_ready(announcement))
         sources = examples_in(files)
         examples = InPlace.open(mapped, sources, preparation) if sources else Store.open(mapped)
-    summary = examples.tally.summary(name)
+    summary, largest_token = examples.tally.summary(name), examples.tally.largest_token
     if holdout is None:
-        return DatasetParts(StoredDataset(examples, range(len(examples))), None, summary)
+        return DatasetParts(StoredDataset(examples, range(len(examples))), None, summary, largest_token)
     kept, held_out = (StoredDataset(examples, map_column(place / column, "q")) for column in (KEPT, HELD_OUT))
-    return DatasetParts(kept, held_out, summary)
+    return DatasetParts(kept, held_out, summary, largest_token)
 
 
 def _examples(builder: Builder, place: Path) -> Examples:

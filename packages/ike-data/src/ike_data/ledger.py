@@ -38,12 +38,14 @@ class Tally:
     rows: int = 0
     """Read."""
     unusable: int = 0
-    """Rows with an entry that counts."""
+    """Rows that gave nothing to learn from."""
     examples: int = 0
     tokens: int = 0
     """Of all examples, trunks once."""
     supervised: float = 0.0
     """Sum of token weight x row weight."""
+    largest_token: int = 0
+    """The highest id; 0: none was looked at."""
     reasons: dict[str, dict[str, int]] = attrs.field(factory=dict)
     """kind -> reason up to its colon -> entries."""
     first: list[Entry] = attrs.field(factory=list)
@@ -81,8 +83,8 @@ class Tally:
             f"{name} data: {self.rows:,} rows{self._read_as()}, {self.examples:,} examples, {self.tokens:,} tokens, "
             f"{self.supervised:,.0f} supervised"
         )
-        if self.unusable:
-            line += f"; {self.unusable:,} rows not used ({self.counts('skipped')})"
+        if skipped := self.counts("skipped"):  # of rows that gave something else too, perhaps
+            line += f"; {self.unusable:,} rows not used ({skipped})"
         kinds: tuple[Kind, ...] = ("truncated", "altered")
         return "; ".join([line, *filter(None, map(self.counts, kinds))])
 

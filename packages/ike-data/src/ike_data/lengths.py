@@ -44,6 +44,9 @@ def _teaching(example: AnyExample, size: int, *, unused: int, reason: str) -> tu
     supervised = example.supervised
     if not all(math.isfinite(number) for number in (supervised, *_numbers(example))):
         return Skip("a weight, score or margin that is not finite"), size
+    lowest = min((min(segment.weights, default=0.0) for segment in (example.trunk, *example.branches)), default=0.0)
+    if min(lowest, example.weight) < 0:  # divided by a sum that is negative too, it would be learned towards
+        return Skip(f"a negative weight: {min(lowest, example.weight):g}; weights are 0 or more"), size
     if supervised == 0.0 or not all(any(branch.weights) for branch in example.branches):
         return Skip(reason), size
     return example, unused

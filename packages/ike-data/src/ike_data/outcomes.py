@@ -27,8 +27,8 @@ class Outcome:
 
     @property
     def is_unusable(self) -> bool:
-        """Whether it counts against the budget."""
-        return any(entry.kind == "skipped" for entry in self.entries)
+        """Whether it counts against the budget: nothing is learned from it."""
+        return not self.examples
 
 
 def outcomes(processor: DataProcessor, rows: Sequence[Row], *, max_tokens: int, too_long: str) -> Iterator[Outcome]:

@@ -55,6 +55,12 @@ def positions(module: nn.Module) -> int:
     return int(getattr(config, "max_position_embeddings", 0) or 0)
 
 
+def embeddings(module: nn.Module) -> int:
+    """Token ids that a transformers model knows; 0 where it doesn't say."""
+    config = getattr(module, "config", None)  # a module of the user's own need not have one
+    return int(getattr(config, "vocab_size", 0) or 0)
+
+
 def peak_memory(device: torch.device) -> int:
     """Bytes: the device's peak, or on a CPU this process's peak resident set."""
     if device.type == "cuda":

@@ -47,7 +47,7 @@ class Block:
     rows: int
     """How many."""
     unusable: int
-    """How many of them have an entry that counts."""
+    """How many of them gave nothing to learn from."""
     numbers: Mapping[str, "array[Any]"]
     """By the columns of NUMBERS and COUNTS."""
     entries: tuple[Entry, ...]
@@ -61,6 +61,7 @@ class Block:
         tally.unusable += self.unusable
         tally.examples += len(self.numbers["kinds"])
         tally.tokens += len(self.numbers["tokens"])
+        tally.largest_token = max(tally.largest_token, max(self.numbers["tokens"], default=0))
         tally.supervised += sum(self.numbers["supervised"])
         tally.count(self.entries)
         tally.count_shapes(self.shapes)
