@@ -1,4 +1,4 @@
-"""The examples that train, each under two ranks for four updates."""
+"""The examples that train, for four updates: objectives and functions under two ranks, other parts on one."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-BY_SETTINGS = {  # peak learning rates for a model of 260,032 parameters
-    "focal": ("model.path={stories}", "optimizer.peak_lr=2e-3"),
-    "own_model": ("tokenizer.path={stories}", "optimizer.peak_lr=2e-2"),
-    "own_optimizer": ("model.path={stories}", "optimizer.peak_lr=3e-4"),
-    "hook": ("model.path={stories}", "optimizer.peak_lr=2e-3"),
+BY_SETTINGS = {  # peak learning rates for a model of 260,032 parameters; ranks
+    "focal": (2, "model.path={stories}", "optimizer.peak_lr=2e-3"),
+    "own_model": (1, "tokenizer.path={stories}", "optimizer.peak_lr=2e-2"),
+    "own_optimizer": (1, "model.path={stories}", "optimizer.peak_lr=3e-4"),
+    "hook": (1, "model.path={stories}", "optimizer.peak_lr=2e-3"),
 }
-BY_SCRIPT = {"train": "train.toml", "alternating": "small.toml", "flow": "train.toml"}
+BY_SCRIPT = {"train": (2, "train.toml"), "alternating": (1, "small.toml"), "flow": (2, "train.toml")}
 
 
 def launch(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -35,9 +35,10 @@ def logged(run: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", BY_SETTINGS)
-def test_a_run_file_trains_on_two_ranks(name: str, stories: Path, tmp_path: Path) -> None:
-    where = [setting.format(stories=stories) for setting in BY_SETTINGS[name]]
-    done = launch("train", EXAMPLES / f"{name}.toml", *where, "--ranks", "2", cwd=tmp_path)
+def test_a_run_file_trains(name: str, stories: Path, tmp_path: Path) -> None:
+    ranks, *settings = BY_SETTINGS[name]
+    where = [str(setting).format(stories=stories) for setting in settings]
+    done = launch("train", EXAMPLES / f"{name}.toml", *where, "--ranks", str(ranks), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     run = the_run(tmp_path)
     losses = [line["loss"] for line in logged(run) if "loss" in line]
@@ -47,12 +48,13 @@ def test_a_run_file_trains_on_two_ranks(name: str, stories: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", BY_SCRIPT)
-def test_a_script_trains_on_two_ranks_and_saves_a_model(name: str, stories: Path, tmp_path: Path) -> None:
+def test_a_script_trains_and_saves_a_model(name: str, stories: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    script, settings = EXAMPLES / f"{name}.py", EXAMPLES / BY_SCRIPT[name]
-    where = f"user.base={stories}" if BY_SCRIPT[name] == "train.toml" else f"model.path={stories}"
-    done = launch("run", "--ranks", "2", "--", sys.executable, script, settings, where, cwd=tmp_path)
+    ranks, settings = BY_SCRIPT[name]
+    script, layer = EXAMPLES / f"{name}.py", EXAMPLES / settings
+    where = f"user.base={stories}" if settings == "train.toml" else f"model.path={stories}"
+    done = launch("run", "--ranks", str(ranks), "--", sys.executable, script, layer, where, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (saved,) = the_run(tmp_path).glob("step-*/model")
     model = AutoModelForCausalLM.from_pretrained(saved)
