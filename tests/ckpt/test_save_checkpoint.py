@@ -178,3 +178,11 @@ def test_a_full_disk_on_rank_0_is_an_error_on_every_rank_and_leaves_what_was_com
         assert "No space left on device" in one["full disk"]
         assert one["left"] == ["owner.json", "step-000000"]
         assert "is there already" in one["there already"]
+
+
+@pytest.mark.parametrize("step", [1.5, 2.0, "3", -1])
+def test_a_step_is_a_whole_number(tmp_path: Path, step: Any) -> None:
+    """step-0001.5 would be found by nobody."""
+    with pytest.raises(CheckpointError, match="a step is a whole number, 0 or more"):
+        save_checkpoint(nn.Linear(1, 1), file_id=create_fileid("x", root=tmp_path), root=tmp_path, step=step)
+    assert not list(tmp_path.rglob("step-*"))

@@ -139,3 +139,10 @@ def test_a_missing_shard_and_a_broken_index_are_named(tmp_path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(CheckpointError, match="is not an index"):
         read_weights(tmp_path)
+
+
+def test_a_weight_that_is_meant_to_be_empty_is_kept(tmp_path) -> None:
+    write_weights(tmp_path, [("none", torch.empty(0, 4)), ("some", torch.ones(2))])
+    read = read_weights(tmp_path)
+    assert read["none"].shape == (0, 4)
+    assert read["some"].tolist() == [1.0, 1.0]

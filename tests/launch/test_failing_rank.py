@@ -97,3 +97,11 @@ def test_an_ike_run_keeps_the_output_and_what_its_rank_wrote(launch: Launch, scr
     assert "at step 12" in ended.stderr
     assert (tmp_path / "runs/demo/ranks/0.log").read_text() == "before\nafter\n"
     assert json.loads((tmp_path / "runs/demo/failure.json").read_text())["step"] == 12
+
+
+def test_a_rank_that_leaves_as_if_it_were_done_is_the_cause(launch: Launch, script: Script) -> None:
+    program = script(GLOO + "if rank == 1: time.sleep(0.5); os._exit(0)\ndist.all_reduce(torch.ones(1))\n")
+    ended = launch("run", "--ranks", "2", "--", sys.executable, program)
+    assert ended.code == 1
+    assert f"rank 1 of 2 on {socket.gethostname()} ended early with exit code 0" in ended.stderr
+    assert "Traceback" not in ended.stderr

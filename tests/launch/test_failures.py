@@ -56,6 +56,22 @@ def test_a_silent_exit_is_the_cause_of_the_others_noise(job: Job) -> None:
     assert (found.rank, found.exit_code) == (1, 3)
 
 
+def test_a_rank_that_leaves_with_0_is_the_cause_where_the_others_only_notice(job: Job) -> None:
+    fails(job, 0, CLOSED, at=1000.0)
+    fails(job, 2, CLOSED, at=1000.1)
+    found = cause(job, {0: 1, 1: 0, 2: 1}, [0, 2])
+    assert (found.rank, found.exit_code) == (1, 1)
+    head, said = found.report(3, job.logs).splitlines()
+    assert head.startswith("rank 1 of 3 on ")
+    assert " ended early with exit code 0; output of all ranks: " in head
+    assert said == f"the run was not done, and rank 0 could not go on without it: {CLOSED}"
+
+
+def test_a_rank_that_was_done_is_no_cause_of_anothers_own_error(job: Job) -> None:
+    fails(job, 0, "ValueError: at the end", at=1000.0)
+    assert cause(job, {0: 1, 1: 0}, [0]).rank == 0
+
+
 def test_where_there_is_only_noise_the_first_to_notice_is_told(job: Job) -> None:
     fails(job, 0, CLOSED, at=1000.3)
     fails(job, 1, CLOSED, at=1000.1)
@@ -99,4 +115,15 @@ def test_a_signal_is_named(job: Job) -> None:
     job.stdout(0).write_text("step 3\n")
     found = cause(job, {0: -11}, [0])
     assert (found.exit_code, found.signal) == (128 + 11, "SIGSEGV")
-    assert "was killed by SIGSEGV" in found.report(1, job.logs)
+    (report,) = found.report(1, job.logs).splitlines()  # what it had said before is no error, and was shown
+    assert "was killed by SIGSEGV" in report
+
+
+def test_of_a_killed_rank_only_fresh_words_can_be_about_its_end(job: Job) -> None:
+    job.stderr(0).write_text("warning: long ago\nFatal Python error: Segmentation fault\n")
+    killed = first_failure(job, {0: -11}, [0], {0: ["Fatal Python error: Segmentation fault"]})
+    assert killed is not None
+    assert killed.report(1, job.logs).splitlines()[1:] == ["Fatal Python error: Segmentation fault"]
+    silent = first_failure(job, {0: -9}, [0], {})
+    assert silent is not None
+    assert len(silent.report(1, job.logs).splitlines()) == 1

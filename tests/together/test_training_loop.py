@@ -457,3 +457,26 @@ def test_a_warm_up_longer_than_the_run_is_refused_before_the_first_step(run: Any
     with pytest.raises(ConfigError, match="warmup_steps = 20 is longer than the run of 3 updates"):
         run([A], "length.steps=3", "schedule.warmup_steps=20", model=model)
     assert model.theta.item() == 0.0
+
+
+def test_a_pipeline_runs_once(run: Any) -> None:
+    _, _, pipeline = run([A, B])
+    with pytest.raises(TrainingError, match="this pipeline has run; build another one for another run"):
+        pipeline.run()
+
+
+def test_a_step_of_ones_own_has_to_report(tmp_path: Path) -> None:
+    class Mine(TrainingPipeline):
+        def train_step(self, step: Any) -> Any:
+            super().train_step(step)
+
+    model = Lin()
+    pipeline = Mine(
+        model=model,
+        train_forward_step_fn=summed,
+        data_processor_classes=[Rows],
+        optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+        config=settings(tmp_path, [A, B]),
+    )
+    with pytest.raises(TrainingError, match=r"Mine\.train_step returned a NoneType"):
+        pipeline.run()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +132,19 @@ def test_a_file_that_is_no_toml_is_named_with_its_line(write: Write) -> None:
     file = write("run.toml", "[run]\nname = dpo\n")
     assert refusal(file).startswith("run.toml is no TOML: ")
     assert "line 2" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"run": {"seed": 3}}, "load_config was given a dict, {'run': {'seed': 3}}; it takes files, key.path=value"),
+        (7, "load_config was given a int, 7; it takes files, key.path=value and ~table"),
+    ],
+)
+def test_what_is_no_layer_is_refused(given: Any, said: str) -> None:
+    assert refusal(given).startswith(said)
+
+
+def test_the_users_class_is_one_of_attrs() -> None:
+    with pytest.raises(ConfigError, match=r"takes an attrs class, not <class 'int'>; decorate one by @attrs.frozen"):
+        load_config("run.seed=3", user=int)

@@ -27,8 +27,8 @@ def save_checkpoint(model: nn.Module, *, file_id: str, step: int = 0, root: str 
         check_name(file_id, "a file_id")
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    if step < 0:
-        raise CheckpointError(f"step = {step}: a step is 0 or more")
+    if not isinstance(step, int) or step < 0:
+        raise CheckpointError(f"step = {step!r}: a step is a whole number, 0 or more")
     ranks, target = ScriptRanks(), step_folder(Path(root) / file_id, step)
     if ranks.broadcast(target.exists()):
         raise CheckpointError(f"{target} is there already; give another step=, or a new file_id (create_fileid())")

@@ -14,6 +14,8 @@ from ike_core.errors import CheckpointError
 
 SHARD_BYTES = 1 << 30
 """Largest file, but for a single tensor that is larger; also what rank 0 holds in memory while writing."""
+PLACEHOLDER = (0,)
+"""The shape of what DeepSpeed leaves of a parameter that lies in pieces."""
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
@@ -40,8 +42,8 @@ def write_weights(
 
     Views, shared storage and any strides are fine: every tensor is copied on its own. `tied` says which names share a
     tensor with another, which is among those given; it is kept in the files' headers.
-    One shard becomes `model.safetensors`, more get an index. Raises CheckpointError for a tensor without values (under
-    ZeRO-3 a placeholder), a name that comes twice, or no tensor at all.
+    One shard becomes `model.safetensors`, more get an index. Raises CheckpointError for a placeholder of ZeRO-3,
+    a name that comes twice, or no tensor at all.
     """
     writer = _ShardWriter(folder, shard_bytes, {"format": "pt", **(tied or {})})
     for name, tensor in named_tensors:
@@ -63,10 +65,11 @@ class _ShardWriter:
     _bytes_of: dict[torch.dtype, int] = attrs.field(factory=dict)
 
     def add(self, name: str, tensor: Tensor) -> None:
-        if tensor.numel() == 0:
+        if tensor.shape == PLACEHOLDER:
             raise CheckpointError(
-                f"{name} has no values (shape {list(tensor.shape)}): under ZeRO-3 that is a placeholder, not the "
-                f"weight; give the gathered tensor (a pipeline's save_checkpoint does)"
+                f"{name} has no values (shape [0]): under ZeRO-3 that is a placeholder, not the weight; give the "
+                "gathered tensor (a pipeline's save_checkpoint does). One that is meant to be empty is saved with "
+                "another shape, as torch.empty(0, 1)"
             )
         if name in self._names:
             raise CheckpointError(f"{name} came twice; a tied weight is written once, under one name")

@@ -24,6 +24,7 @@ from ike_core.evaluations import EvaluationBuilder
 from ike_core.examples import AnyExample
 from ike_core.feed import Feed
 from ike_core.hooks import Hooks
+from ike_core.identity import tell_saved
 from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, StepObjective, World
 from ike_core.mixed_dataset import MixedDataset
 from ike_core.mixing import Mixture
@@ -130,6 +131,7 @@ class TrainingParts:
         model = self.saved_model if store.exports(final=final) else None
         facts = {"fingerprint": self.config.fingerprint(), "versions": self.setup.versions}
         folder = store.save(self.setup.folder, model=model, progress=progress, final=final, facts=facts)
+        tell_saved(folder, self.world)
         self.trackers.say(f"saved {folder}")
         return folder
 

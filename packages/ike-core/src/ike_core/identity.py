@@ -10,6 +10,9 @@ from ike_core.interfaces import World
 RUN_FILE = "IKE_RUN_FILE"
 """The launcher's: rank 0 writes the run's folder into the file of that name."""
 
+SAVED_FILE = "IKE_SAVED_FILE"
+"""The launcher's: rank 0 appends the folder of each step that it has saved, a line each."""
+
 
 def own_fileid(name: str, root: Path, world: World) -> str:
     """Collective: `<name>-<UTC time>-<random>`, made and its folder created by rank 0, received by all."""
@@ -25,3 +28,11 @@ def tell_launcher(folder: Path, world: World) -> None:
     told = os.environ.get(RUN_FILE)
     if told and world.is_first:
         Path(told).write_text(str(folder.resolve()))
+
+
+def tell_saved(step: Path, world: World) -> None:
+    """The launcher says at the end of an interrupted run which saved step is the last."""
+    told = os.environ.get(SAVED_FILE)
+    if told and world.is_first:
+        with Path(told).open("a") as file:
+            file.write(f"{step.resolve()}\n")

@@ -17,7 +17,7 @@ from ike_core.errors import TrainingError
 from ike_core.examples import AnyExample
 from ike_core.feed import CutStep, MicroBatch, Step
 from ike_core.interfaces import StepObjective, StepReport
-from ike_core.mean import Mean
+from ike_core.misuse import check_config, no_weight, step_report
 from ike_core.not_finite import find_rows
 from ike_core.outputs import as_output
 from ike_core.progress import Progress, added
@@ -41,7 +41,8 @@ class TrainingPipeline:
     """Dataset name -> class or instance, or a sequence of one for data.train; a class is built from its table."""
     optimizer: Any = None
     """A torch optimizer over the model's parameters (its lr is the peak), a callable(module), a part, or None."""
-    config: Config | None = attrs.field(default=None, kw_only=True)
+    config: Config | None = attrs.field(default=None, kw_only=True, validator=check_config)
+    """What `load_config` gives."""
     evaluation_step_fn: Any = attrs.field(default=None, kw_only=True)
     """As train_forward_step_fn, for data.valid and the holdout."""
     collate_fn: Callable[..., Any] | None = attrs.field(default=None, kw_only=True)
@@ -51,6 +52,7 @@ class TrainingPipeline:
     cut: CutStep | None = attrs.field(default=None, kw_only=True)
     """A seam for tests: how a step's examples are dealt."""
     progress: Progress = attrs.field(factory=Progress, init=False)
+    _has_begun: bool = attrs.field(default=False, init=False)
     _parts: TrainingParts | None = attrs.field(default=None, init=False)
     _clock: float = attrs.field(default=0.0, init=False)
     _tokens_logged: int = attrs.field(default=0, init=False)
@@ -69,6 +71,9 @@ class TrainingPipeline:
 
     def run(self) -> float:
         """Collective: trains to the end; the last step's loss."""
+        if self._has_begun:
+            raise TrainingError("this pipeline has run; build another one for another run")
+        self._has_begun = True
         parts = self.parts
         try:
             return self._run(parts)
@@ -80,7 +85,7 @@ class TrainingPipeline:
         loss = math.nan
         self._record(None, parts.cadence.due(0, last=False))
         for step in parts.feed.steps(self.progress.step, parts.steps):
-            report = self.train_step(step)
+            report = step_report(self, self.train_step(step))
             self.progress = self._after(step, report)
             parts.hooks.after_update(report, self.context(step.step))
             if not report.update.applied:
@@ -143,7 +148,7 @@ class TrainingPipeline:
         for coefficient, mean in output.terms:
             weight = step.weights.get(mean.per)
             if not weight:
-                raise TrainingError(_no_weight(mean, step))
+                raise no_weight(mean, step)
             loss = loss + mean.total * (coefficient * share / weight)
         return loss
 
@@ -238,10 +243,3 @@ class TrainingPipeline:
                 f"{what}; {self.progress.skipped} steps were such, and engine.skip_budget = {policy.skip_budget}"
             )
         parts.trackers.say(f"{what}; skipped, {self.progress.skipped} of engine.skip_budget = {policy.skip_budget}")
-
-
-def _no_weight(mean: Mean, step: Step) -> str:
-    return (
-        f"step {step.step + 1}: a loss per {mean.per!r} needs the step's weight of that name, and the batch counts "
-        f"{dict(step.weights)}; give Mean(per=...) one of these that is not 0"
-    )

@@ -14,6 +14,7 @@ from ike_core.config import load_config
 from ike_core.door import runtime
 from ike_core.errors import IkeError
 from ike_core.inference import InferencePipeline
+from ike_core.interruption import Interrupted, end_by, raise_when_told
 from ike_core.training import TrainingPipeline
 
 FAILURE_FILE = "IKE_FAILURE_FILE"
@@ -21,21 +22,32 @@ FAILURE_FILE = "IKE_FAILURE_FILE"
 
 
 def main(arguments: list[str]) -> int:
-    """0, or the exit code of the error's kind."""
+    """0, or the exit code of the error's kind. Told to stop, it does not return: the process ends by the signal."""
+    try:
+        raise_when_told()
+        code = _run(arguments)
+        if not code:
+            runtime("torch_world:leave")()
+    except Interrupted as interrupted:
+        end_by(interrupted.signum)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     command, *layers = arguments
     pipeline: TrainingPipeline | InferencePipeline | None = None
     try:
         config = load_config(*layers)
         pipeline = TrainingPipeline(config=config) if command == "train" else InferencePipeline(config=config)
         pipeline.run()
-    except Exception as error:  # noqa: BLE001  the process ends here, in a way that the launcher understands
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the process ends here, in a way that the launcher understands
         step = pipeline.progress.step if isinstance(pipeline, TrainingPipeline) else None
         _report(error, step)
         return error.exit_code if isinstance(error, IkeError) else 1
     return 0
 
 
-def _report(error: Exception, step: int | None) -> None:
+def _report(error: BaseException, step: int | None) -> None:
     trace = traceback.format_exc()
     print(trace, file=sys.stderr, flush=True)
     file = os.environ.get(FAILURE_FILE)
@@ -53,8 +65,6 @@ def _report(error: Exception, step: int | None) -> None:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    if not code:
-        runtime("torch_world:leave")()
     sys.stdout.flush()
     sys.stderr.flush()
     # No interpreter's end: a rank that failed must not wait for the others, who are stuck in the middle of a step, and

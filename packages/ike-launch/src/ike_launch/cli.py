@@ -51,8 +51,8 @@ def _run(name: str, rest: Sequence[str]) -> int:
         return _settings(name, rest)
     except IkeError as error:
         return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    except KeyboardInterrupt:  # before the ranks have started: then it is the supervisor's
+        return _fail("interrupted by SIGINT", 128 + signal.SIGINT)
     except BrokenPipeError:  # as in `ike-launch run ... | head`: nobody listens any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 128 + signal.SIGPIPE

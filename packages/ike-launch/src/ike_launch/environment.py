@@ -18,7 +18,11 @@ def rank_environment(job: Job, base: Mapping[str, str] = os.environ) -> dict[str
         # A line is in the rank's file, and so on the screen, when it is printed.
         "PYTHONUNBUFFERED": "1",
     }
-    channels = {"IKE_RUN_FILE": str(job.run_file), "IKE_PROGRESS_FILE": str(job.progress_file)}
+    channels = {
+        "IKE_RUN_FILE": str(job.run_file),
+        "IKE_PROGRESS_FILE": str(job.progress_file),
+        "IKE_SAVED_FILE": str(job.saved_file),
+    }
     return {**ours, **base, **channels}
 
 

@@ -36,6 +36,8 @@ class Failure:
     exit_code: int
     """What the launcher ends with for it: the rank's own, or 128 + the signal that killed it."""
     signal: str | None = None
+    is_early: bool = False
+    """It ended with exit code 0, and the others could not go on without it."""
     step: int | None = None
     """Updates finished, where the rank knows."""
     kind: str | None = None
@@ -54,6 +56,8 @@ class Failure:
     def report(self, ranks: int, logs: Path) -> str:
         """For the screen; the exception is the last line."""
         ended = f"was killed by {self.signal}" if self.signal else f"ended with exit code {self.exit_code}"
+        if self.is_early:
+            ended = "ended early with exit code 0"
         at = f" at step {self.step}" if self.step is not None else ""
         head = f"rank {self.rank} of {ranks} on {socket.gethostname()} {ended}{at}; output of all ranks: {logs}"
         said = list(self.lines[-LINES_SHOWN:])
@@ -68,9 +72,10 @@ class Failure:
 
 
 def read_failure(job: Job, rank: int, code: int, unsaid: Sequence[str], *, by_itself: bool) -> Failure:
-    """From the process's end and what the rank left: its failure file, else its stderr, else its stdout.
+    """From the process's end and what the rank left: its failure file, else its stderr.
 
-    `unsaid` are the lines of stderr that the screen has not shown.
+    `unsaid` are the lines of stderr that the screen has not shown; of a rank that was killed only these can be about
+    its end.
     """
     left = _left(job.failure(rank))
     told = (
@@ -79,7 +84,9 @@ def read_failure(job: Job, rank: int, code: int, unsaid: Sequence[str], *, by_it
     lines = (
         []
         if told
-        else left.get("traceback", "").splitlines() or list(unsaid) or _last_lines(job.stderr(rank), job.stdout(rank))
+        else left.get("traceback", "").splitlines()
+        or list(unsaid)
+        or (_last_lines(job.stderr(rank)) if code > 0 else [])
     )
     lines = [_TORCH_PREFIX.sub("", line) for line in lines]
     # A rank that was raising when we stopped it would have ended with 1.
@@ -102,17 +109,34 @@ def first_failure(
     failed_by_themselves: Iterable[int],
     unsaid: Mapping[int, Sequence[str]],
 ) -> Failure | None:
-    """The cause: not a rank that only noticed another's end, then one that nobody had stopped, then the earliest."""
+    """The cause: not a rank that only noticed another's end, then one that nobody had stopped, then the earliest.
+
+    Where all of them only noticed, and one rank had left with exit code 0, it is that one.
+    """
     by_themselves = set(failed_by_themselves)
     failures = [
         read_failure(job, rank, code, unsaid.get(rank, ()), by_itself=rank in by_themselves)
         for rank, code in exit_codes.items()
         if code and (rank in by_themselves or _was_failing(job, rank, unsaid.get(rank, ())))
     ]
-    return min(
+    first = min(
         failures,
         key=lambda each: (each.is_consequence, each.rank not in by_themselves, each.time, each.rank),
         default=None,
+    )
+    early = [rank for rank, code in exit_codes.items() if code == 0]
+    return _early(early[0], first) if early and first is not None and first.is_consequence else first
+
+
+def _early(rank: int, noticed: Failure) -> Failure:
+    said = noticed.message or next(reversed(noticed.lines), "")
+    return Failure(
+        rank=rank,
+        exit_code=noticed.exit_code,
+        is_early=True,
+        step=noticed.step,
+        message=f"the run was not done, and rank {noticed.rank} could not go on without it: {said}",
+        time=noticed.time,
     )
 
 
@@ -129,11 +153,8 @@ def _left(path: Path) -> Mapping[str, Any]:
     return left if isinstance(left, dict) else {}
 
 
-def _last_lines(*paths: Path) -> list[str]:
-    for path in paths:
-        if lines := path.read_text(errors="replace").splitlines():
-            return lines[-LINES_SHOWN:]
-    return []
+def _last_lines(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
 
 
 def _last_write(path: Path) -> float:

@@ -43,6 +43,11 @@ class Job:
         return self.control / "progress.jsonl"
 
     @property
+    def saved_file(self) -> Path:
+        """Rank 0 appends the absolute path of each step it has saved, a line each (IKE_SAVED_FILE)."""
+        return self.control / "saved"
+
+    @property
     def agent_log(self) -> Path:
         return self.control / "agent.log"
 

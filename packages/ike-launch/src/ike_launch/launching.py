@@ -35,4 +35,6 @@ def launch(job: Job, *, title: str, check: Callable[[], None] = lambda: None) ->
         folder = outcome.run_folder or outcome.logs
         outcome.failure.write(folder / "failure.json", ranks=job.ranks, logs=outcome.logs)
         print(f"ike-launch: {outcome.failure.report(job.ranks, outcome.logs)}", file=sys.stderr)
+    if outcome.interruption is not None:
+        print(f"ike-launch: {outcome.interruption.report()}", file=sys.stderr)
     return outcome

@@ -1,5 +1,6 @@
 """The ranks' output, from their files to the terminal."""
 
+import math
 import re
 import time
 from collections import deque
@@ -75,6 +76,8 @@ class RankOutput:
     stdout: Tail
     stderr: Tail
     _waiting: deque[_Line] = attrs.Factory(deque)
+    is_stopping: bool = False
+    """It was told to end, so how it does is no news: what looks like the end of a program is held to the last."""
     _ending: bool = False
     """The last lines of stderr look like the end of a program."""
 
@@ -85,7 +88,7 @@ class RankOutput:
             self._waiting.append(_Line(text, is_error=False, due=now))
         for text in self.stderr.lines() + (self.stderr.rest() if last else []):
             self._ending = self._ending or bool(_LOOKS_LIKE_THE_END.match(text))
-            seconds = ERROR_SECONDS if self._ending else STDERR_SECONDS
+            seconds = (math.inf if self.is_stopping else ERROR_SECONDS) if self._ending else STDERR_SECONDS
             self._waiting.append(_Line(text, is_error=True, due=now + seconds))
 
     def due(self, now: float) -> list[_Line]:
@@ -132,6 +135,11 @@ class Relay:
                 else:
                     self._print(rank, line)
         return unsaid
+
+    def stopping(self) -> None:
+        """The ranks have been told to end."""
+        for output in self._ranks.values():
+            output.is_stopping = True
 
     def moved(self, job: Job) -> None:
         """The files have another folder now."""

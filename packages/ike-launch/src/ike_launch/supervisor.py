@@ -14,6 +14,7 @@ from ike_core.errors import LaunchError
 from ike_launch.agent_process import AgentProcess
 from ike_launch.failures import Failure, first_failure
 from ike_launch.folders import move_logs
+from ike_launch.interruption import Interruption, last_saved
 from ike_launch.job import Job
 from ike_launch.relay import Relay, Tail
 from ike_launch.screen import Screen
@@ -30,6 +31,7 @@ class Outcome:
     """Folder of their output."""
     run_folder: Path | None = None
     failure: Failure | None = None
+    interruption: Interruption | None = None
 
 
 @contextmanager
@@ -66,6 +68,9 @@ class Supervisor:
     _progress: Tail
     _run_folder: Path | None = None
     """Once rank 0 has said it."""
+    _step: int | None = None
+    """The last that rank 0 has said."""
+    _steps: int | None = None
     _handed_on: int = 0
     """Signals."""
 
@@ -87,7 +92,9 @@ class Supervisor:
     def _show(self) -> None:
         self.relay.pump()
         for line in self._progress.lines():
-            self.screen.progress(json.loads(line))
+            said = json.loads(line)
+            self._step, self._steps = said.get("step", self._step), said.get("steps", self._steps)
+            self.screen.progress(said)
         if self._run_folder is None and self.job.run_file.exists():
             folder = Path(self.job.run_file.read_text())
             if folder.is_absolute():  # else it is being written just now
@@ -100,6 +107,7 @@ class Supervisor:
             if self._handed_on == 0:
                 told = f"ike-launch: {signal.Signals(signum).name}: the ranks are told to stop; once more kills them"
                 self.screen.line(told, is_error=True)
+                self.relay.stopping()
                 self.agent.stop(signum)
             else:
                 self.agent.kill()
@@ -115,7 +123,8 @@ class Supervisor:
         if all_well:
             return Outcome(0, self.job.logs, self._run_folder)
         if came and not failed_by_themselves:
-            return Outcome(128 + came[0], self.job.logs, self._run_folder)
+            interruption = self._interruption(came[0])
+            return Outcome(128 + came[0], self.job.logs, self._run_folder, interruption=interruption)
         if ended is None:
             self.agent.kill()  # its ranks may have outlived it
             raise self.agent.ended_early()
@@ -125,3 +134,13 @@ class Supervisor:
                 f"the ranks' agent was stopped, not by this launcher; output of all ranks: {self.job.logs}"
             )
         return Outcome(failure.exit_code, self.job.logs, self._run_folder, failure)
+
+    def _interruption(self, signum: int) -> Interruption:
+        return Interruption(
+            signal=signal.Signals(signum).name,
+            step=self._step,
+            steps=self._steps,
+            run_folder=self._run_folder,
+            logs=self.job.logs,
+            saved=last_saved(self.job),
+        )

@@ -24,6 +24,7 @@ from ike_core.config.schema import places
 from ike_core.config.sections import Sections
 from ike_core.config.structure import Structurer
 from ike_core.config.tables import Tables
+from ike_core.errors import ConfigError
 
 
 def load_config(*arguments: str | Path, user: type | None = None) -> Config:
@@ -32,6 +33,7 @@ def load_config(*arguments: str | Path, user: type | None = None) -> Config:
     Without arguments those of the command line. `user`, an attrs class, gives `[user]` its shape.
     ConfigError names every setting that can't be used, with its file and line.
     """
+    _check_call(arguments, user)
     layers = read_layers(arguments or sys.argv[1:])
     problems = Problems()
     merged = Merged(problems)
@@ -51,6 +53,17 @@ def load_config(*arguments: str | Path, user: type | None = None) -> Config:
         put(merged.tree, key, value)
     typed = {field.name: getattr(sections, field.name) for field in attrs.fields(Sections)}
     return Config(**typed, user=own, tree=merged.tree, provenance=merged.provenance)
+
+
+def _check_call(arguments: tuple[object, ...], user: object) -> None:
+    for argument in arguments:
+        if not isinstance(argument, str | Path):
+            raise ConfigError(
+                f"load_config was given a {type(argument).__name__}, {briefly(argument)}; it takes files, "
+                'key.path=value and ~table, like load_config("base.toml", "run.seed=3")'
+            )
+    if user is not None and not (isinstance(user, type) and attrs.has(user)):
+        raise ConfigError(f"load_config(user=...) takes an attrs class, not {user!r}; decorate one by @attrs.frozen")
 
 
 def check_parts_by_source(config: Config) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class RunSection:
     """First part of the run's id, and so of its folder."""
     root: Path = mechanics(Path("runs"))
     """Folder that holds the runs."""
-    seed: int = identity(17, validator=attrs.validators.in_(range(2**63)))
+    seed: int = identity(17, validator=attrs.validators.and_(attrs.validators.ge(0), attrs.validators.lt(2**63)))
     """Of the data order and of all randomness."""
     group: str = mechanics("")
     """Passed on to trackers."""
