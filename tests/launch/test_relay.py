@@ -122,6 +122,23 @@ def test_last_words_of_failing_ranks_are_left_to_the_report(job: Job, clock: Cal
     assert unsaid == {1: ["[rank1]: Traceback (most recent call last):", "[rank1]: ValueError: boom"]}
 
 
+def test_how_a_rank_ends_that_was_told_to_is_not_shown(job: Job, clock: Callable[[float], None]) -> None:
+    screen = Recorder()
+    shown = Relay(job, screen)
+    shown.stopping()
+    job.stderr(0).write_text("saving what there is\n")
+    shown.pump()
+    clock(relay.STDERR_SECONDS)
+    shown.pump()
+    with job.stderr(0).open("a") as file:
+        file.write("Traceback (most recent call last):\nKeyboardInterrupt\n")
+    shown.pump()
+    clock(30.0)
+    shown.pump()
+    shown.finish(failed=True)
+    assert screen.lines == ["err saving what there is"]
+
+
 def test_nothing_is_left_out_where_nothing_failed(job: Job) -> None:
     screen = Recorder()
     shown = Relay(job, screen)

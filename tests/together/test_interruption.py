@@ -72,10 +72,11 @@ def start(started: list[Started], folder: Path, *settings: str) -> Started:
     ("signum", "save", "last_words"),
     [
         (signal.SIGINT, "", "interrupted by SIGINT at step {step} of 2000; nothing was saved yet"),
-        (
+        pytest.param(
             signal.SIGTERM,
             "3",
             "interrupted by SIGTERM at step {step} of 2000; the last saved step is {run}/step-000003",
+            marks=pytest.mark.slow,
         ),
     ],
 )

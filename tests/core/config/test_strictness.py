@@ -76,6 +76,8 @@ def test_numbers_are_what_they_say(write: Write) -> None:
     [
         ("run.seed=2.7", "run.seed = 2.7 must be an integer"),
         ("run.seed=2.0", "run.seed = 2.0 must be an integer"),
+        ("run.seed=-1", "run.seed = -1 must be >= 0"),
+        ("run.seed=9223372036854775808", "run.seed = 9223372036854775808 must be < 9223372036854775808"),
         ("run.seed=true", "run.seed = true must be an integer"),
         ("model.activation_checkpointing=False", "must be true or false"),
         ("model.activation_checkpointing=1", "must be true or false"),
