@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from ike_core import ConfigError, DataError
+from ike_core import ConfigError, DataError, Vocabulary
 from ike_data import ChatProcessor, HFTokenizer
 
 ROW = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "ok"}]}
@@ -90,3 +90,53 @@ def test_a_run_file_says_them(fix_tok, tmp_path) -> None:
         eos_token="<|im_end|>",
         template_date="2026-01-31",
     )
+
+
+def test_added_tokens_are_plain_tokens_behind_those_that_are_there(fix_tok, learned, tmp_path) -> None:
+    tokenizer = attrs.evolve(fix_tok, add_tokens=("<call>", "h", "</call>"))
+    own = fix_tok.vocabulary
+    assert own == Vocabulary(size=263, pad=0, bos=1, eos=2)  # 5 specials, 256 bytes, 2 merges
+    assert tokenizer.vocabulary == Vocabulary(size=265, pad=0, bos=1, eos=2, added=2)  # it has an h
+    assert tokenizer.encode("a<call>b</call>")[1::2] == [263, 264]
+    row = {"messages": [ROW["messages"][0], {"role": "assistant", "content": "x<call>y</call>"}]}
+    (example,) = ChatProcessor(tokenizer).process(row)
+    assert list(example.trunk.tokens).count(263) == 1  # in content too: only special tokens are text there
+    assert learned(tokenizer, example) == "x<call>y</call><|im_end|>"
+    tokenizer.save(tmp_path / "saved")
+    again = HFTokenizer(path=str(tmp_path / "saved"))
+    assert list(ChatProcessor(again).process(row)) == [example]
+    assert again.vocabulary == Vocabulary(size=265, pad=0, bos=1, eos=2)
+
+
+def test_padding_and_end_can_be_tokens_that_are_added(fix_tok, template, tmp_path) -> None:
+    (tmp_path / "t.jinja").write_text(OTHER.replace("<|im_end|>", "<end>"))
+    tokenizer = attrs.evolve(
+        fix_tok,
+        chat_template=tmp_path / "t.jinja",
+        add_tokens=("<end>", "<fill>"),
+        eos_token="<end>",
+        pad_token="<fill>",
+    )
+    assert tokenizer.vocabulary == Vocabulary(size=265, pad=264, bos=1, eos=263, added=2)
+    (example,) = ChatProcessor(tokenizer).process({"messages": [*ROW["messages"][:1], {"role": "assistant",
+                                                   "content": "say <end> twice"}]})  # fmt: skip
+    assert list(example.trunk.tokens).count(263) == 2  # the two turns' own: as a special token it is text in content
+    tokenizer.save(tmp_path / "saved")
+    assert HFTokenizer(path=str(tmp_path / "saved")).vocabulary == attrs.evolve(tokenizer.vocabulary, added=0)
+
+
+def test_the_end_of_turn_as_padding_is_still_learned(fix_tok, learned) -> None:
+    tokenizer = attrs.evolve(fix_tok, pad_token="<|im_end|>")
+    assert tokenizer.vocabulary.pad == 4
+    assert learned(tokenizer, example_of(tokenizer)) == "ok<|im_end|>"
+
+
+def test_a_padding_that_the_tokenizer_does_not_have_is_refused(fix_tok) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean '<pad>'\?; a new one is added by "):
+        example_of(attrs.evolve(fix_tok, pad_token="<padd>"))
+
+
+@pytest.mark.parametrize("tokens", [("",), ("<a>", "<a>")])
+def test_tokens_to_add_are_texts_each_once(tokens) -> None:
+    with pytest.raises(ValueError, match="'add_tokens' must be texts, each once"):
+        HFTokenizer(path="x", add_tokens=tokens)

@@ -314,7 +314,9 @@ def test_models_that_do_not_learn_lie_on_the_device(tmp_path) -> None:
     uses = json.dumps(f"{__name__}:Small")
     (tmp_path / "run.toml").write_text(f'[frozen.teacher]\nuses = {uses}\nwidth = 8\ndtype = "bfloat16"\n')
     config = load_config(tmp_path / "run.toml")
-    models = ModelBuilder(config=config, engine_part=PlainTorch(), world=world(1), vocabulary=None, trains=True)
+    models = ModelBuilder(
+        config=config, engine_part=PlainTorch(), world=world(1), vocabulary=None, trains=True, say=print
+    )
     teacher = models.frozen(nn.Linear(4, 1), given=None, collate=AsItIs())["teacher"]
     assert {(p.device, p.dtype, p.requires_grad) for p in teacher.parameters()} == {(META, torch.bfloat16, False)}
     assert not teacher.training

@@ -64,6 +64,21 @@ def frozen_reference(stage: int) -> None:
     FOUND[f"frozen-{stage}"] = [[line["drift"], line["reference"]] for line in log_of(run) if "drift" in line]
 
 
+def grown(stage: int) -> None:
+    """Two tokens added to the tokenizer: the policy, its frozen copy and what is saved have room for them."""
+    keys = [
+        'frozen.reference.uses="ike_core.runtime:PretrainedModel"',
+        'checkpoint.uses="ike_ckpt:SafetensorsStore"',
+        'tokenizer.add_tokens=["<call>", "</call>"]',
+        f'data.train.files=["{FOLDER / "grown.jsonl"}"]',
+        f'data.valid.same.files=["{FOLDER / "grown.jsonl"}"]',
+    ]
+    name = f"grown-{stage}"
+    run = pipeline(name, f"engine.zero_stage={stage}", *keys, "optimizer.peak_lr=1e-2", objective=Drift())
+    run.run()
+    FOUND[name] = [str(run.parts.setup.folder / "step-000003" / "model"), log_of(run)]
+
+
 def frozen_base(stage: int) -> None:
     """Case B89 with a frozen base: one block learns, and the saved folder is whole."""
     keys = [
@@ -149,6 +164,7 @@ def main() -> None:
         skip_nonfinite(stage)
     for stage in (0, 3):
         frozen_reference(stage)
+        grown(stage)
         frozen_base(stage)
         generate_while_training(stage)
         infer(stage, 0.0)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 HERE = Path(__file__).parent
 DEADLINE_SECONDS = 900
 STAGES = pytest.mark.parametrize("stage", [0, 1, 2, 3])
 ENDS = pytest.mark.parametrize("stage", [0, 3])
+GROWN = [[5, 512, 30, 513, 400, 6], [7, 8, 9, 512, 10, 513], [512, 513], [20, 21, 22, 23]]
+"""Ids of stories260K, which has 512, and of two tokens behind them; the second half is learned."""
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_SECONDS)
 
@@ -26,6 +28,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [torch.randint(3, 500, (length,), generator=draw).tolist() for length in (9, 30, 14, 22, 7, 18)]
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"tokens": row, "number": n}) + "\n" for n, row in enumerate(rows))
+    )
+    (folder / "grown.jsonl").write_text(
+        "".join(json.dumps({"tokens": row, "number": n}) + "\n" for n, row in enumerate(GROWN))
     )
     questions = ["Once upon a time", "Lily", "The dog saw a big red ball and", "Tom", "One day a little bird"]
     (folder / "questions.jsonl").write_text(
@@ -89,6 +94,40 @@ def test_a_frozen_model_is_the_policy_at_step_0_and_stays_it(found: Any, stage: 
     assert all(drift > 0.01 for drift, _ in later)
     # the same rows in every step, so the same mean log-probability, cut differently or not
     assert [value for _, value in later] == pytest.approx([reference] * len(later), rel=1e-5)
+
+
+def losses_of(model: Any) -> float:
+    """-log p a token of the second halves, one row at a time."""
+    total, count = 0.0, 0
+    for row in GROWN:
+        half = len(row) // 2
+        logits = model(torch.tensor([row])).logits[0, half - 1 : -1]
+        total += torch.nn.functional.cross_entropy(logits, torch.tensor(row[half:]), reduction="sum").item()
+        count += len(row) - half
+    return total / count
+
+
+@ENDS
+def test_tokens_that_are_added_are_learned_and_saved_from_their_mean_on(found: Any, stories: Path, stage: int) -> None:
+    folder, log = found[2][f"grown-{stage}"]
+    start = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
+    old = start.get_input_embeddings().weight.data  # tied
+    table = torch.nn.Parameter(torch.cat([old, old.mean(0).expand(2, -1)]))
+    start.get_input_embeddings().weight = start.get_output_embeddings().weight = table
+    expected = losses_of(start)
+    assert log[0]["valid/same/loss"] == pytest.approx(expected, rel=1e-5)
+    references = [-line["valid/same/reference"] for line in log]
+    assert references == pytest.approx([expected] * 4)  # before the first step, and after each: an epoch is a step
+    assert log[-1]["valid/same/loss"] < expected - 0.1
+
+    saved, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert saved.config.vocab_size == saved.get_input_embeddings().weight.shape[0] == len(tokenizer) == 514
+    assert tokenizer.encode("a<call>b</call>")[-3::2] == [512, 513]
+    assert losses_of(saved) == pytest.approx(log[-1]["valid/same/loss"], rel=1e-5)
+    other = found[2][f"grown-{3 - stage}"][1]
+    assert [line["loss"] for line in log if "loss" in line] == pytest.approx(
+        [line["loss"] for line in other if "loss" in line], rel=1e-4
+    )
 
 
 def test_one_trained_block_on_a_frozen_base_is_saved_whole_under_zero_3(found: Any, stories: Path) -> None:

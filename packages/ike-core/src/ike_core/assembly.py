@@ -147,7 +147,12 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     collate = objectives.collate(objective)
 
     models = ModelBuilder(
-        config=config, engine_part=setup.engine_part, world=setup.world, vocabulary=setup.vocabulary, trains=True
+        config=config,
+        engine_part=setup.engine_part,
+        world=setup.world,
+        vocabulary=setup.vocabulary,
+        trains=True,
+        say=setup.trackers.say,
     )
     module = models.model(pipeline.model)
     datasets = _datasets(pipeline, setup, module, evaluations)

@@ -18,6 +18,8 @@ class Vocabulary:
     pad: int
     bos: int | None = None
     eos: int | None = None
+    added: int = 0
+    """How many were added to the tokenizer's own (tokenizer.add_tokens): the model's embeddings grow to fit."""
 
 
 @attrs.frozen

@@ -57,6 +57,7 @@ class InferencePipeline:
             world=setup.world,
             vocabulary=setup.vocabulary,
             trains=False,
+            say=setup.trackers.say,
         )
         module = models.model(self.model)
         engine = models.engine_for_inference(module, module)

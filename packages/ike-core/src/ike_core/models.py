@@ -8,7 +8,6 @@ import attrs
 
 from ike_core.batch import Vocabulary
 from ike_core.config import Config
-from ike_core.config.sections import FrozenSection
 from ike_core.door import runtime
 from ike_core.errors import ConfigError
 from ike_core.interfaces import (
@@ -19,6 +18,7 @@ from ike_core.interfaces import (
     EngineSettings,
     OptimizerPart,
     ParameterNames,
+    Say,
     World,
 )
 
@@ -32,6 +32,8 @@ class ModelBuilder:
     world: World
     vocabulary: Vocabulary | None
     trains: bool
+    say: Say
+    """One line for the console."""
 
     def context(self, *, dtype: str | None = None, attention: str | None = None) -> BuildContext:
         model, precision = self.config.model, self.config.engine.precision
@@ -56,11 +58,17 @@ class ModelBuilder:
                 module = section.part.build().build(self.context(dtype=dtype))
             else:
                 module = runtime("modules:given_module")(given)
+            self._grow(module, "the model")
         if section is not None:
             runtime("freezing:apply_freeze")(module, section.freeze, section.train)
             if section.activation_checkpointing:
                 runtime("activation_checkpointing:enable_activation_checkpointing")(module)
         return module
+
+    def _grow(self, module: Any, called: str) -> None:
+        """Room for tokens that were added to the tokenizer; a model that has it already stays as it is."""
+        if rows := runtime("growing:grow_embeddings")(module, self.vocabulary):
+            self.say(f"{called} has {rows[1]:,} embeddings, grown from {rows[0]:,} to fit tokenizer.add_tokens")
 
     def _seed(self) -> None:
         """New weights are drawn alike on every rank, and by a second call."""
@@ -68,9 +76,10 @@ class ModelBuilder:
 
     def frozen(self, policy: Any, *, given: Any, collate: Collate) -> dict[str, Any]:
         """Models that don't learn, on the device. Without a path: the policy as it stands now."""
-        return {name: self._frozen(section, policy, given, collate) for name, section in self.config.frozen.items()}
+        return {name: self._frozen(name, policy, given, collate) for name in self.config.frozen}
 
-    def _frozen(self, section: FrozenSection, policy: Any, given: Any, collate: Collate) -> Any:
+    def _frozen(self, name: str, policy: Any, given: Any, collate: Collate) -> Any:
+        section = self.config.frozen[name]
         own = "path" in section.part.table or self.config.model is None
         if not own and given is not None and runtime("modules:is_module")(given):
             module = copy.deepcopy(policy)
@@ -81,6 +90,7 @@ class ModelBuilder:
             policy_part = {} if self.config.model is None else self.config.model.part.table
             part = attrs.evolve(section.part, table={**policy_part, **section.part.table})
             module = part.build().build(self.context(dtype=section.dtype, attention=section.attention))
+        self._grow(module, f"frozen.{name}")
         return collate.prepare(runtime("freezing:frozen")(module).to(self.world.device))
 
     def engine(self, module: Any, wrapped: Any, optimizer: Any) -> Engine:

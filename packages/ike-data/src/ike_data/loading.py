@@ -1,6 +1,7 @@
 """transformers' tokenizers, imported when the first text is encoded, and not before."""
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,26 @@ def load_tokenizer(path: str) -> Any:
 def set_eos(loaded: Any, eos: str) -> None:
     """Makes a token that the tokenizer has its eos. ConfigError where it has none such."""
     if eos not in loaded.get_vocab():
-        raise ConfigError(f"tokenizer.eos_token = {eos!r}: the tokenizer has no such token{_near(eos, loaded)}")
+        raise ConfigError(f"tokenizer.eos_token = {eos!r}: the tokenizer has no such token{_near_or_new(eos, loaded)}")
     loaded.add_special_tokens({"eos_token": eos})
+
+
+def add_tokens(loaded: Any, tokens: Sequence[str]) -> None:
+    """Adds what the tokenizer hasn't, each found wherever a text spells it.
+
+    As transformers' `add_tokens` does they are no special tokens. A normalizer doesn't change them first: with it
+    SentencePiece's would find them behind a space only.
+    """
+    from tokenizers import AddedToken  # comes with the tokenizer that is loaded
+
+    loaded.add_tokens([AddedToken(token, normalized=False) for token in tokens if token not in loaded.get_vocab()])
+
+
+def set_pad(loaded: Any, pad: str) -> None:
+    """Makes a token that the tokenizer has its padding. ConfigError where it has none such."""
+    if pad not in loaded.get_vocab():
+        raise ConfigError(f"tokenizer.pad_token = {pad!r}: the tokenizer has no such token{_near_or_new(pad, loaded)}")
+    loaded.add_special_tokens({"pad_token": pad})
 
 
 def read_template(path: Path) -> str:
@@ -36,9 +55,11 @@ def read_template(path: Path) -> str:
         raise ConfigError(f"tokenizer.chat_template = {str(path)!r} can't be read: {error}") from error
 
 
-def _near(token: str, loaded: Any) -> str:
+def _near_or_new(token: str, loaded: Any) -> str:
     near = get_close_matches(token, [str(one) for one in loaded.all_special_tokens], n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"; did you mean {near[0]!r}?" if near else ""
+    ) + f'; a new one is added by tokenizer.add_tokens = ["{token}"]'
 
 
 def _load(path: str) -> Any:

@@ -14,7 +14,7 @@ from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError, DataError
 from ike_core.interfaces import Tokenizer
 from ike_data.encoding import Encoder
-from ike_data.loading import load_tokenizer, read_template, set_eos
+from ike_data.loading import add_tokens, load_tokenizer, read_template, set_eos, set_pad
 from ike_data.prompts import Prompter
 from ike_data.templates import ChatTemplate
 
@@ -44,6 +44,11 @@ def _check_date(_: object, field: "attrs.Attribute[str]", value: str) -> None:
             raise ValueError(f"'{field.name}' must be a day such as 2026-01-31: {value}") from error
 
 
+def _check_tokens(_: object, field: "attrs.Attribute[Any]", value: tuple[str, ...]) -> None:
+    if not all(value) or len(set(value)) < len(value):
+        raise ValueError(f"'{field.name}' must be texts, each once: {value}")
+
+
 @attrs.frozen
 class HFTokenizer:
     """A tokenizer that transformers reads. Cheap to make: nothing is read before it is used."""
@@ -54,6 +59,13 @@ class HFTokenizer:
     """A file with the template to use in place of the tokenizer's own."""
     eos_token: str = ""
     """A token of the tokenizer that ends an answer, in place of its own; '': its own."""
+    pad_token: str = ""
+    """A token of the tokenizer to pad with, in place of its own; '': its own, or the eos where it has none. What is
+    padding is known by length, so that one which is learned (the eos) may be it."""
+    add_tokens: tuple[str, ...] = attrs.field(default=(), validator=_check_tokens)
+    """Tokens that the tokenizer is to have besides its own; what of them it has is left alone. Rows' text that spells
+    one is that token, as it is with transformers' `add_tokens`, unless it is the eos or the pad. The model's embeddings
+    grow to fit."""
     template_date: str = attrs.field(default="", validator=_check_date)
     """The day, as 2026-01-31, that a template is told which asks for today's; '': it is told none."""
 
@@ -71,7 +83,8 @@ class HFTokenizer:
         loaded = self._loaded
         candidates = (loaded.pad_token_id, loaded.eos_token_id, loaded.bos_token_id, 0)
         pad = next(token for token in candidates if token is not None)
-        return Vocabulary(size=len(loaded), pad=pad, bos=loaded.bos_token_id, eos=loaded.eos_token_id)
+        size = max(loaded.get_vocab().values()) + 1  # where ids have gaps its length is less
+        return Vocabulary(size, pad, bos=loaded.bos_token_id, eos=loaded.eos_token_id, added=self._read[1])
 
     def save(self, folder: Path) -> None:
         """Writes the files that transformers reads, the chat template among them."""
@@ -157,14 +170,24 @@ class HFTokenizer:
         """bos_token, eos_token and their like."""
         return {name: str(token) for name, token in self._loaded.special_tokens_map.items() if isinstance(token, str)}
 
-    @cached_property
+    @property
     def _loaded(self) -> Any:
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[Any, int]:
+        """transformers' tokenizer as the settings make it, and how many tokens were added."""
         loaded = load_tokenizer(self.path)
+        own = len(loaded)
+        add_tokens(loaded, self.add_tokens)
+        added = len(loaded) - own
         if self.chat_template is not None:
             loaded.chat_template = read_template(self.chat_template)
         if self.eos_token:
             set_eos(loaded, self.eos_token)
-        return loaded
+        if self.pad_token:
+            set_pad(loaded, self.pad_token)
+        return loaded, added
 
 
 def offset_tokenizer(tokenizer: object, *, part: object) -> OffsetTokenizer:
