@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ike_tasks import head as head_module
-from ike_tasks.head import LogitRule, ScoringHead
+from ike_tasks import CrossEntropy
+from ike_tasks import logits as logits_module
+from ike_tasks.head import ScoringHead
+from ike_tasks.logits import LogitRule
 
 RULES = (LogitRule(), LogitRule(scale=0.25), LogitRule(cap=3.0), LogitRule(scale=2.0, cap=1.5))
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(head_module, "CHUNK", 4)
+    monkeypatch.setattr(logits_module, "CHUNK", 4)
 
 
 def new_head(rule: LogitRule, *, bias: bool, dtype: torch.dtype = torch.float64) -> ScoringHead:
@@ -29,6 +31,10 @@ def full_logprobs(head: ScoringHead, hidden_ND: Tensor, targets_N: Tensor) -> Te
     raw = linear(hidden_ND, head.weight, head.bias) * head.rule.scale
     logits = raw if head.rule.cap is None else head.rule.cap * torch.tanh(raw / head.rule.cap)
     return logits.log_softmax(1)[torch.arange(len(targets_N)), targets_N]
+
+
+def weighted_sum(head: ScoringHead, hidden: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    return -head(hidden, targets, weights, CrossEntropy())[0]
 
 
 def gradients(head: ScoringHead, hidden: Tensor, loss: Tensor) -> list[Tensor]:
@@ -54,7 +60,7 @@ def test_both_calls_have_the_gradients_of_full_logits(rule, bias, count, frozen)
     for got, right in zip(gradients(head, hidden, focal(logp)), gradients(head, hidden, focal(wanted)), strict=True):
         torch.testing.assert_close(got, right, rtol=0, atol=1e-10)
 
-    total = head(hidden, targets, weights)
+    total = weighted_sum(head, hidden, targets, weights)
     right_total = (full_logprobs(head, hidden, targets) * weights).sum()
     assert total.item() == pytest.approx(right_total.item(), abs=1e-12)
     for got, right in zip(gradients(head, hidden, -3 * total), gradients(head, hidden, -3 * right_total), strict=True):
@@ -80,29 +86,28 @@ def test_half_precision_scores_in_float32_and_learns_in_its_own() -> None:
     # the product itself is bf16's; what follows is not: the same rounded logits in float64
     right = linear(hidden, head.weight, head.bias).double().log_softmax(1)[torch.arange(9), targets]
     torch.testing.assert_close(logp.double(), right, rtol=0, atol=1e-6)
-    for score in (logp.sum(), head(hidden, targets, torch.ones(9))):
+    for score in (logp.sum(), weighted_sum(head, hidden, targets, torch.ones(9))):
         assert [g.dtype for g in gradients(head, hidden, score)] == [torch.bfloat16] * 3
 
 
 def test_a_weighted_sum_goes_backward_once() -> None:
     head = new_head(LogitRule(), bias=False)
-    total = head(torch.randn(3, 6, dtype=torch.float64), torch.tensor([1, 2, 3]), torch.ones(3))
+    total = weighted_sum(head, torch.randn(3, 6, dtype=torch.float64), torch.tensor([1, 2, 3]), torch.ones(3))
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="once"):
         total.backward()
 
 
 class Watch(TorchDispatchMode):
-    """Counts matrix products and gradients of chunks, and the elements of the largest tensor that is made."""
+    """Counts matrix products, and the elements of the largest tensor that is made."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.products, self.softmaxes, self.largest = 0, 0, 0
+        self.products, self.largest = 0, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
         output = func(*args, **(kwargs or {}))
         self.products += func.overloadpacket.__name__ in ("mm", "addmm", "addmm_")
-        self.softmaxes += func.overloadpacket.__name__ == "exp_"
         for tensor in output if isinstance(output, (tuple, list)) else [output]:
             if isinstance(tensor, Tensor):
                 self.largest = max(self.largest, tensor.numel())
@@ -116,7 +121,7 @@ def watched(work: Callable[[], object]) -> Watch:
 
 
 def score(head: ScoringHead, hidden: Tensor, targets: Tensor, *, is_summed: bool) -> Tensor:
-    return head(hidden, targets, torch.ones(len(targets)) if is_summed else None).sum()
+    return weighted_sum(head, hidden, targets, torch.ones(len(targets))) if is_summed else head(hidden, targets).sum()
 
 
 @pytest.mark.parametrize("is_summed", [False, True])
@@ -125,7 +130,7 @@ def test_when_nothing_learns_there_is_one_product_a_chunk(is_summed) -> None:
     hidden, targets = torch.randn(8, 6, dtype=torch.float64), torch.zeros(8, dtype=torch.long)
     with torch.no_grad():
         watch = watched(lambda: score(head, hidden, targets, is_summed=is_summed))
-    assert (watch.products, watch.softmaxes) == (2, 0)  # two chunks of four
+    assert watch.products == 2  # two chunks of four
     head.requires_grad_(False)
     assert watched(lambda: score(head, hidden, targets, is_summed=is_summed)).products == 2
 

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ike_core import Batch, Comparison, Context, Example, Mean, Segment, StepOutput, TrainingPipeline, load_config
 from ike_core.cutting import Cut
-from ike_tasks import SFT, device_attention, target_logprobs
+from ike_tasks import SFT, Distillation, device_attention, target_logprobs
 
 aten = torch.ops.aten
 READS = {
@@ -179,9 +179,17 @@ def steps(pipeline: TrainingPipeline) -> Iterator[Any]:
     return pipeline.parts.feed.steps(0, 2)
 
 
+TEACHER = ('frozen.teacher.uses="ike_core.runtime:PretrainedModel"',)
 CASES = {
     "SFT": (SFT(), ROWS, ()),
     "SFT, activations recomputed": (SFT(), ROWS, ("model.activation_checkpointing=true",)),
+    "SFT, every option of its loss": (SFT(label_smoothing=0.1, z_loss=1e-4, dft=True), ROWS, ()),
+    "distillation": (Distillation(sft_weight=0.5), ROWS, TEACHER),
+    "distillation, top k": (
+        Distillation(divergence="jensen_shannon", top_k=4),
+        ROWS,
+        TEACHER,
+    ),
     "two terms": (TwoTerms(), ROWS, ()),
     "two terms over trees": (TwoTerms(), TREES, ()),
     "a coupled loss": (Spread(), ROWS, ()),
@@ -204,10 +212,19 @@ def test_a_step_reads_no_value_from_place_to_the_end_of_accumulate(pipeline: Tra
         pipeline.update(step, tally)
 
 
+def test_noise_on_the_embeddings_reads_no_value(new_pipeline: NewPipeline) -> None:
+    """Not on the meta device, which has no generators."""
+    pipeline = new_pipeline(SFT(neftune_alpha=5.0))
+    step = next(steps(pipeline))
+    with NoReads():
+        pipeline.accumulate(step, pipeline.parts.objective)
+
+
 def test_a_step_can_be_computed_where_tensors_have_no_values(pipeline: TrainingPipeline) -> None:
     engine = pipeline.parts.engine
     engine.world.device = torch.device("meta")
-    engine.model.to("meta")
+    for model in (engine.model, *pipeline.parts.frozen.values()):
+        model.to("meta")
     for step in steps(pipeline):
         pipeline.accumulate(step, pipeline.parts.objective)
     assert all(parameter.grad.is_meta for parameter in engine.model.parameters())

@@ -6,10 +6,14 @@ N supervised tokens of the micro-batch, in the order of its examples, whatever t
 under ZeRO-3: every rank makes as many, filler included, and never in a loop over chunks of the batch.
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from ike_core.batch import Batch
-from ike_tasks.scoring import prepared
+from ike_tasks.cross_entropy import CrossEntropy
+from ike_tasks.scoring import EmbeddingNoise, prepared
+from ike_tasks.token_loss import TokenLoss
 
 
 def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
@@ -28,6 +32,18 @@ def weighted_logprob_sum(model: nn.Module, batch: Batch) -> Tensor:
     The gradient is made in the forward, up to the factor that arrives in the backward: a quarter less work than by
     `target_logprobs`, and one backward only.
     """
+    total, _ = token_loss_sum(model, batch, CrossEntropy())
+    return -total
+
+
+def token_loss_sum(
+    model: nn.Module, batch: Batch, loss: TokenLoss, *, noise: EmbeddingNoise | None = None
+) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """Sum of target weight * loss, [], and of its parts by name, through which no gradient flows.
+
+    As lean as `weighted_logprob_sum`, which is the case of `CrossEntropy()`; one backward only. `noise` is added to the
+    embeddings.
+    """
     prepared(model)
-    total: Tensor = model(scored=batch, is_summed=True)
-    return total
+    total, parts_K = model(scored=batch, token_loss=loss, embedding_noise=noise)
+    return total, dict(zip(loss.names, parts_K.unbind(), strict=True))

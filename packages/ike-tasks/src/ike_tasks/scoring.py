@@ -4,6 +4,8 @@ R rows, T tokens of a row, N supervised tokens, V vocabulary, D hidden size.
 """
 
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +14,12 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ike_core.batch import Batch
 from ike_core.errors import TrainingError
-from ike_tasks.head import LogitRule, ScoringHead
+from ike_tasks.head import ScoringHead
+from ike_tasks.logits import FullLogits, HeadLogits, LogitRule, LogitSource, pick, wide
+from ike_tasks.token_loss import ScoredTokens, TokenLoss, sum_of
+
+EmbeddingNoise = Callable[[Tensor], Tensor]
+"""[R, T, D] -> [R, T, D]: what the embedding layer gave, with noise."""
 
 _READS_LAYOUTS = {"full_attention", "sliding_attention"}
 """transformers' names (`config.layer_types`) of the layers whose attention function sees every token of a document."""
@@ -44,28 +51,80 @@ class ScoringModel(nn.Module):
             lm.set_attn_implementation(attention)
         return cls(lm, is_lean=_adopt_head(lm), packing_refusal=_packing_refusal(lm, attention))
 
-    def forward(self, *args: Any, scored: Batch | None = None, is_summed: bool = False, **inputs: Any) -> Any:
-        """The model's own call; with `scored`, log-probabilities [N] of the batch's targets, or their weighted sum."""
+    def forward(
+        self,
+        *args: Any,
+        scored: Batch | None = None,
+        token_loss: TokenLoss | None = None,
+        embedding_noise: EmbeddingNoise | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """The model's own call; with `scored`, log-probabilities [N] of the batch's targets.
+
+        With a token loss too, its sum [] and those of its parts [K].
+        """
         if scored is None:
             return self.lm(*args, **inputs)
-        if self.is_lean:
-            return self._by_chunks(scored, is_summed=is_summed)
-        logp_N = self._by_full_logits(scored)
-        return (logp_N * scored["target_weights"].to(logp_N.dtype)).sum() if is_summed else logp_N
+        with self._noisy(embedding_noise):
+            if not self.is_lean:
+                return self._by_full_logits(scored, token_loss)
+            hidden_ND = self._hidden(scored)
+        head = self._head()
+        if token_loss is None:
+            return head(hidden_ND, scored["targets"])
+        return head(hidden_ND, scored["targets"], scored["target_weights"], token_loss)
 
-    def _by_chunks(self, batch: Batch, *, is_summed: bool) -> Tensor:
-        lm = self.lm
-        assert isinstance(lm, PreTrainedModel)
-        hidden_RTD = lm.get_decoder()(**self.inputs(batch)).last_hidden_state
-        hidden_ND = hidden_RTD.flatten(0, 1).index_select(0, batch["predictors"])
-        head = lm.get_output_embeddings()
+    def logit_source(self, batch: Batch) -> LogitSource:
+        """Its logits where the batch's targets are predicted, for who learns from it; it learns nothing itself.
+
+        One forward, whose hidden states are what is kept: the logits are made when they are asked for.
+        """
+        with torch.no_grad():
+            if not self.is_lean:
+                return FullLogits(self._full_logits(batch))
+            head = self._head()
+            return HeadLogits(self._hidden(batch), head.weight, head.bias, head.rule)
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        """Hidden states at the predicting positions, [N, D]."""
+        assert isinstance(self.lm, PreTrainedModel)
+        hidden_RTD: Tensor = self.lm.get_decoder()(**self.inputs(batch)).last_hidden_state
+        return hidden_RTD.flatten(0, 1).index_select(0, batch["predictors"])
+
+    def _head(self) -> ScoringHead:
+        assert isinstance(self.lm, PreTrainedModel)
+        head = self.lm.get_output_embeddings()
         assert isinstance(head, ScoringHead)
-        scores: Tensor = head(hidden_ND, batch["targets"], batch["target_weights"] if is_summed else None)
-        return scores
+        return head
 
-    def _by_full_logits(self, batch: Batch) -> Tensor:
+    def _full_logits(self, batch: Batch) -> Tensor:
+        """Logits at the predicting positions, [N, V]."""
         output = self.lm(**self.inputs(batch))
-        return pick_logprobs(output if isinstance(output, Tensor) else output.logits, batch)
+        return predicting(output if isinstance(output, Tensor) else output.logits, batch)
+
+    def _by_full_logits(self, batch: Batch, loss: TokenLoss | None) -> Tensor | tuple[Tensor, Tensor]:
+        logits_NV = self._full_logits(batch)
+        if loss is None:
+            return logprobs_of(logits_NV, batch["targets"])
+        return sum_of(logits_NV, ScoredTokens(batch["targets"], batch["target_weights"]), loss)
+
+    @contextmanager
+    def _noisy(self, noise: EmbeddingNoise | None) -> Iterator[None]:
+        """By a hook, not by `inputs_embeds`: modules are called in the order that ZeRO-3 knows, and models that look at
+        the ids still see them.
+        """
+        if noise is None:
+            yield
+            return
+        if not isinstance(self.lm, PreTrainedModel):
+            raise TrainingError(
+                f"{type(self.lm).__name__} is not a model of transformers: noise finds no embedding in it"
+            )
+        hook = self.lm.get_input_embeddings().register_forward_hook(lambda _, __, output: noise(output))
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def inputs(self, batch: Batch) -> dict[str, Any]:
         """What the model itself is given.
@@ -73,6 +132,8 @@ class ScoringModel(nn.Module):
         Padded rows go without positions: some models take none, and padding on the right moves none.
         """
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        if batch.layout is not None and self.packing_refusal:  # it would read on across documents, in silence
+            raise TrainingError(f"packed rows can't be read: {self.packing_refusal}; set batch.packing = 'off'")
         if batch.layout is not None:
             inputs |= {"position_ids": batch["position_ids"], "layout": batch.layout}
         if isinstance(self.lm, PreTrainedModel):
@@ -92,9 +153,17 @@ def prepared(model: nn.Module) -> ScoringModel:
 
 def pick_logprobs(logits_RTV: Tensor, batch: Batch) -> Tensor:
     """log softmax of full logits at the batch's targets, in float32 at least.  -> [N]"""
-    logits_NV = logits_RTV.flatten(0, 1).index_select(0, batch["predictors"])
-    wide_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
-    return wide_NV.log_softmax(1).gather(1, batch["targets"][:, None]).squeeze(1)
+    return logprobs_of(predicting(logits_RTV, batch), batch["targets"])
+
+
+def predicting(logits_RTV: Tensor, batch: Batch) -> Tensor:
+    """Logits at the predicting positions, [N, V]."""
+    return logits_RTV.flatten(0, 1).index_select(0, batch["predictors"])
+
+
+def logprobs_of(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """log softmax at the targets, in float32 at least.  -> [N]"""
+    return pick(logits_NV.to(wide(logits_NV)).log_softmax(1), targets_N)
 
 
 def _adopt_head(lm: PreTrainedModel) -> bool:
