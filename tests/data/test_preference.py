@@ -32,13 +32,18 @@ def compare(fix_tok) -> Callable[..., Any]:
 
 @pytest.fixture
 def texts(fix_tok) -> Callable[..., Any]:
-    """(trunk, each branch, what is learned of each branch) of a comparison, as text."""
+    """(trunk, each branch, what is learned of each answer, the trunk's share with it) of a comparison, as text."""
 
     def texts(item: Comparison) -> tuple[str, list[str], list[str]]:
         assert isinstance(item, Comparison), item
-        assert not any(item.trunk.weights)
         learned = [
-            fix_tok.decode(t for t, weight in zip(b.tokens, b.weights, strict=True) if weight) for b in item.branches
+            fix_tok.decode(
+                token
+                for part in (item.trunk, branch)
+                for token, weight in zip(part.tokens, part.weights, strict=True)
+                if weight
+            )
+            for branch in item.branches
         ]
         return fix_tok.decode(item.trunk.tokens), [fix_tok.decode(b.tokens) for b in item.branches], learned
 
@@ -92,13 +97,13 @@ def test_what_answers_begin_with_alike_is_the_trunk_s(compare, texts) -> None:
     assert texts(compare(row)) == (
         HEAD + "ok",
         [" then<|im_end|>\n", ", no<|im_end|>\n"],
-        [" then<|im_end|>", ", no<|im_end|>"],
+        ["ok then<|im_end|>", "ok, no<|im_end|>"],
     )
 
 
 def test_an_answer_that_another_begins_with_keeps_its_end(compare, texts) -> None:
     row = {"prompt": "Hi", "chosen": "ok", "rejected": "okay"}
-    assert texts(compare(row)) == (HEAD + "ok", ["<|im_end|>\n", "ay<|im_end|>\n"], ["<|im_end|>", "ay<|im_end|>"])
+    assert texts(compare(row)) == (HEAD + "ok", ["<|im_end|>\n", "ay<|im_end|>\n"], ["ok<|im_end|>", "okay<|im_end|>"])
 
 
 def test_a_conversation_that_goes_on_where_the_other_has_ended_keeps_something_to_learn_in_both(compare, texts) -> None:
@@ -106,7 +111,7 @@ def test_a_conversation_that_goes_on_where_the_other_has_ended_keeps_something_t
     trunk, branches, learned = texts(compare({"chosen": [USER, answer("ok")], "rejected": longer}))
     assert trunk == HEAD + "ok"
     assert branches[0] == "<|im_end|>\n"
-    assert learned == ["<|im_end|>", "<|im_end|>no<|im_end|>"]
+    assert learned == ["ok<|im_end|>", "ok<|im_end|>no<|im_end|>"]
 
 
 def test_answers_of_several_turns_are_learned_where_the_assistant_speaks(compare, texts) -> None:

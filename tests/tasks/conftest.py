@@ -1,4 +1,4 @@
-"""Tiny models of three families, in float64, and what a text alone says: the reference of every test here."""
+"""Tiny models of six families, in float64, and what a text alone says: the reference of every test here."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -7,14 +7,21 @@ from types import MethodType
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 from ike_core.batch import Vocabulary
@@ -32,6 +39,15 @@ _LLAMA_SHAPE = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
+
+_FAMILIES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+    "gpt_neox": (GPTNeoXConfig, GPTNeoXForCausalLM),
+}
+"""Configured by the same names."""
 
 NewModel = Callable[..., PreTrainedModel]
 
@@ -53,10 +69,9 @@ def new_model() -> NewModel:
                 resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2, pad_token_id=0,
             )  # fmt: skip
             model: PreTrainedModel = GPT2LMHeadModel(config)
-        elif name == "qwen2":
-            model = Qwen2ForCausalLM(Qwen2Config(**_LLAMA_SHAPE, tie_word_embeddings=tied))
         else:
-            model = LlamaForCausalLM(LlamaConfig(**_LLAMA_SHAPE, tie_word_embeddings=tied))
+            new_config, new_lm = _FAMILIES[name]
+            model = new_lm(new_config(**_LLAMA_SHAPE, tie_word_embeddings=tied))
         for parameter in model.parameters():
             nn.init.normal_(parameter, mean=float(parameter.ndim == 1), std=0.3)
         return lifted(model.double())
@@ -95,3 +110,21 @@ def logits_alone() -> Callable[[PreTrainedModel, Sequence[int]], Tensor]:
         return logits
 
     return read
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what makes a host wait for its device: reading a number, shapes that depend on values."""
+
+    FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
+        assert func.overloadpacket.__name__ not in self.FORBIDDEN, f"{func} waits for the device"
+        indices = args[1] if func.overloadpacket.__name__ in ("index", "index_put_") else ()
+        assert not any(index is not None and index.dtype == torch.bool for index in indices), "a mask as an index"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def no_waiting() -> type[NoWaiting]:
+    """A context in which nothing may wait for the device."""
+    return NoWaiting

@@ -11,13 +11,15 @@ from ike_core.layout import Layout, Tree
 from ike_tasks import Packed, PaddedRows
 
 COLLATES = (Packed(multiple_of=1), PaddedRows())
-SUPERVISED = ("targets", "target_weights", "target_paths")
+SUPERVISED = ("targets", "target_weights", "token_weights", "target_paths", "shared_targets", "shared_paths")
 
 
 def examples() -> list[AnyExample]:
     return [
         Example((Segment.prompt([11, 12, 13]), Segment.answer([14, 15]))),
-        preference_pair([21, 22], [23, 24, 25], [23, 26], source="pairs:1"),  # 23 is shared: it moves to the trunk
+        preference_pair(
+            [21, 22], [23, 24, 25], [23, 26], source="pairs:1", margin=0.25
+        ),  # 23 is shared: it moves to the trunk
         LabelledExample(prompt=Segment.prompt([31]), answer=Segment.answer([32, 33]), desirable=True, weight=0.5),
     ]
 
@@ -27,12 +29,16 @@ def test_packed_rows_hold_every_token_once_and_positions_restart(vocabulary) -> 
     assert batch["input_ids"].tolist() == [[11, 12, 13, 14, 15, 21, 22, 23, 24, 25, 26, 31, 32, 33]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 3, 0, 1, 2]]
     assert batch.layout == Layout(((Tree(5), Tree(3, (2, 1)), Tree(1, (2,))),))
-    assert batch["predictors"].tolist() == [2, 3, 7, 8, 7, 11, 12]  # 24 and 26 are both said after 23
-    assert batch["targets"].tolist() == [14, 15, 24, 25, 26, 32, 33]
-    assert batch["target_weights"].tolist() == [1, 1, 1, 1, 1, 0.5, 0.5]
-    assert batch["target_paths"].tolist() == [0, 0, 1, 1, 2, 3, 3]
+    assert batch["predictors"].tolist() == [2, 3, 6, 7, 8, 7, 11, 12]  # 24 and 26 are both said after 23
+    assert batch["targets"].tolist() == [14, 15, 23, 24, 25, 26, 32, 33]
+    assert batch["target_weights"].tolist() == [1, 1, 1, 1, 1, 1, 0.5, 0.5]
+    assert batch["token_weights"].tolist() == [1, 1, 1, 1, 1, 1, 1, 1]
+    assert batch["target_paths"].tolist() == [0, 0, 1, 1, 1, 2, 3, 3]
+    assert (batch["shared_targets"].tolist(), batch["shared_paths"].tolist()) == ([2], [2])  # 23 is said on both
     assert batch["ends"].tolist() == [4, 9, 10, 13]
-    assert batch.weights == {"tokens": 6.0, "examples": 3.0, "pairs": 1.0}
+    assert batch["row_weights"].tolist() == [1, 1, 0.5]
+    assert batch["margins"].tolist() == [0, 0.25, 0]
+    assert batch.weights == {"tokens": 7.0, "examples": 3.0, "pairs": 1.0}
 
 
 def test_padded_rows_repeat_the_trunk_and_supervise_the_same(vocabulary) -> None:
@@ -46,7 +52,7 @@ def test_padded_rows_repeat_the_trunk_and_supervise_the_same(vocabulary) -> None
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]
     assert batch["position_ids"][2].tolist()[:4] == [0, 1, 2, 3]
     assert batch.layout is None
-    assert batch["predictors"].tolist() == [2, 3, 7, 8, 12, 15, 16]
+    assert batch["predictors"].tolist() == [2, 3, 6, 7, 8, 12, 15, 16]
     assert batch["ends"].tolist() == [4, 9, 13, 17]
     packed = Packed().collate(examples(), vocabulary)
     assert batch.weights == packed.weights
@@ -85,6 +91,8 @@ def test_a_supervised_trunk_counts_once_in_its_first_path(collate, vocabulary) -
     batch = collate.collate([tree], vocabulary)
     assert batch["targets"].tolist() == [4, 5, 6, 7]
     assert batch["target_paths"].tolist() == [0, 0, 0, 1]
+    assert batch["shared_targets"].tolist() == [0, 1, 0, 1]
+    assert batch["shared_paths"].tolist() == [1, 1, 2, 2]
     assert batch.weights["tokens"] == 4.0 == batch["target_weights"].sum().item()
     assert batch["input_ids"].flatten()[batch["ends"]].tolist() == [6, 7, 5]  # an empty branch ends with the trunk
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ike_core.context import Context
 from ike_core.examples import Example, Segment, preference_pair
@@ -35,30 +34,18 @@ def test_the_loss_is_the_cross_entropy_of_the_answers(collate, new_model, copy_o
     assert mean.total.item() == pytest.approx(wanted.item(), abs=1e-10)
 
 
-class NoWaiting(TorchDispatchMode):
-    """Refuses what makes a host wait for its device: reading a number, shapes that depend on values."""
-
-    FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
-        assert func.overloadpacket.__name__ not in self.FORBIDDEN, f"{func} waits for the device"
-        indices = args[1] if func.overloadpacket.__name__ in ("index", "index_put_") else ()
-        assert not any(index is not None and index.dtype == torch.bool for index in indices), "a mask as an index"
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_nothing_in_a_step_waits_for_the_device(family, new_model, vocabulary) -> None:
+def test_nothing_in_a_step_waits_for_the_device(family, new_model, vocabulary, no_waiting) -> None:
     model = Packed().prepare(new_model(family))
     pair = preference_pair([20, 21], [22, 23], [24])
     batch = Packed().collate([*examples(), pair], vocabulary)
-    with NoWaiting():
+    with no_waiting():
         output = SFT()(model, batch, CONTEXT)
         output.terms[0][1].total.backward()
 
 
-def test_the_watch_sees_a_host_that_waits() -> None:
-    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
+def test_the_watch_sees_a_host_that_waits(no_waiting) -> None:
+    with no_waiting(), pytest.raises(AssertionError, match="waits"):
         torch.ones(1).item()
 
 

@@ -83,13 +83,18 @@ def refusal(*layers: Path | str) -> str:
     return str(refused.value)
 
 
-def test_an_objective_of_ones_own_takes_fifteen_lines() -> None:
-    code = (ROOT / "examples" / "my_lab" / "focal.py").read_text().splitlines()
+@pytest.mark.parametrize("name", ["focal", "squared"])
+def test_an_objective_of_ones_own_takes_fifteen_lines(name: str) -> None:
+    code = (ROOT / "examples" / "my_lab" / f"{name}.py").read_text().splitlines()
     assert len([line for line in code if line.strip()]) <= 15
 
 
 @pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda recipe: recipe.stem)
 def test_every_recipe_is_whole_but_for_what_the_user_says(recipe: Path) -> None:
-    said = {"sft": ['data.train.files=["chat.jsonl"]'], "quickstart": ["model.path=hub/name"]}
+    said = {
+        "sft": ['data.train.files=["chat.jsonl"]'],
+        "dpo": ['data.train.files=["pairs.jsonl"]'],
+        "quickstart": ["model.path=hub/name"],
+    }
     said["generate"] = ["model.path=hub/name", 'inference.files=["asked.jsonl"]', "inference.output=answers.jsonl"]
     load_config(recipe, *said.get(recipe.stem, []))

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 BY_SETTINGS = {  # peak learning rates for a model of 260,032 parameters; ranks
     "focal": (2, "model.path={stories}", "optimizer.peak_lr=2e-3"),
+    "squared": (1, "model.path={stories}", "optimizer.peak_lr=1e-3"),
     "own_model": (1, "tokenizer.path={stories}", "optimizer.peak_lr=2e-2"),
     "own_optimizer": (1, "model.path={stories}", "optimizer.peak_lr=3e-4"),
     "hook": (1, "model.path={stories}", "optimizer.peak_lr=2e-3"),
@@ -42,7 +43,7 @@ def test_a_run_file_trains(name: str, stories: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     run = the_run(tmp_path)
     losses = [line["loss"] for line in logged(run) if "loss" in line]
-    assert len(losses) == 4  # 24 rows, twelve a step, two epochs
+    assert len(losses) == 4  # a step is half of the rows, and there are two epochs
     assert losses[-1] < losses[0]
     assert (run / "step-000004" / "model" / "model.safetensors").is_file()
 

@@ -23,6 +23,7 @@ from ike_core.evaluation import Evaluation
 from ike_core.evaluations import EvaluationBuilder
 from ike_core.examples import AnyExample
 from ike_core.feed import Feed
+from ike_core.frozen_models import require_frozen
 from ike_core.hooks import Hooks
 from ike_core.identity import tell_saved
 from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, StepObjective, World
@@ -144,6 +145,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     objectives = ObjectiveBuilder(config, setup.tokenizer, pipeline.train_forward_step_fn, pipeline.collate_fn)
     evaluations = EvaluationBuilder(config, setup.tokenizer, pipeline.evaluation_step_fn)
     objective = objectives.objective()
+    require_frozen((objective, *evaluations.asked()), config.frozen)
     collate = objectives.collate(objective)
 
     models = ModelBuilder(
@@ -160,7 +162,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     frozen = models.frozen(module, given=pipeline.model, collate=collate)
     engine = models.engine(module, collate.prepare(module), pipeline.optimizer)
 
-    collate = objectives.checked(collate, objective, engine, datasets.train, vocabulary, setup.trackers.say)
+    collate = objectives.checked(collate, objective, engine, frozen, datasets.train, vocabulary, setup.trackers.say)
     batches = objectives.batches(collate, objective, vocabulary, datasets.train, setup.world, pipeline.cut)
     ordering, steps = _order(config, datasets.train)
     is_coupled = isinstance(objective, StepObjective)

@@ -28,8 +28,11 @@ class Batch:
 
     ike's own collates give input_ids_RT, position_ids_RT, attention_mask, and, as flat indices into R*T, what is
     supervised: `predictors` [N] (where the model has just read what comes before), `targets` [N], `target_weights` [N]
-    (token weight x row weight), `target_paths` [N] (which of the batch's paths a target belongs to; an example is one
-    path, a comparison one a branch) and `ends` [P] (the last token of every path).
+    (token weight x row weight), `token_weights` [N] (without the row's), `target_paths` [N] (which of the batch's paths
+    a target belongs to; an example is one path, a comparison one a branch) and `ends` [P] (the last token of every
+    path). A target in the trunk of a tree belongs to the first path; the further paths that it lies on are
+    `shared_paths` [S], and it itself `shared_targets` [S], an index into N. Of every example of the batch:
+    `row_weights` [E] and `margins` [E] (0 where it is no comparison).
     """
 
     tensors: Mapping[str, Any]
@@ -46,11 +49,11 @@ def weigh(examples: Iterable[AnyExample]) -> dict[str, float]:
     """The standard weights of some examples, counted on the host.
 
     tokens: sum of token weight x row weight over supervised positions that have a predecessor; examples: how many;
-    pairs: how many comparisons.
+    pairs: the row weights of the comparisons, summed.
     """
-    tokens, count, pairs = 0.0, 0, 0
+    tokens, count, pairs = 0.0, 0, 0.0
     for example in examples:
         tokens += example.supervised
         count += 1
-        pairs += isinstance(example, Comparison)
-    return {"tokens": tokens, "examples": float(count), "pairs": float(pairs)}
+        pairs += example.weight if isinstance(example, Comparison) else 0.0
+    return {"tokens": tokens, "examples": float(count), "pairs": pairs}

@@ -37,6 +37,11 @@ class EvaluationBuilder:
             self._parts[name] = section.part.build(tokenizer=self.tokenizer)
         return self._parts[name]
 
+    def asked(self) -> list[Any]:
+        """What is evaluated beside the training objective."""
+        parts = [self.part(name, section) for name, section in self.config.evaluate.items()]
+        return parts if self.given is None else [*parts, self.given]
+
     def objectives(self) -> dict[str, EvaluateSection]:
         """Those tables whose part is an objective, not an inference task: they need a dataset."""
         return {name: s for name, s in self.config.evaluate.items() if not is_task(self.part(name, s))}

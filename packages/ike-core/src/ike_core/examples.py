@@ -119,7 +119,8 @@ class Comparison(_Row):
     """Several answers to one prompt: a tree. Pairs, ranked lists and groups of samples are the same tree."""
 
     prompt: Segment
-    """The trunk: the longest common token prefix of all answers, with what comes before them."""
+    """The trunk: the longest common token prefix of all answers, with what comes before them. What is supervised of it
+    counts to every answer."""
     answers: tuple[Segment, ...]
     """The branches; for a pair the chosen one is first."""
     margin: float = 0.0
@@ -165,11 +166,12 @@ AnyExample = Example | Comparison | LabelledExample
 def preference_pair(
     prompt: Iterable[int], chosen: Iterable[int], rejected: Iterable[int], *, margin: float = 0.0, **row: Any
 ) -> Comparison:
-    """A comparison of two answers; a prefix that both share moves to the trunk, and stays supervised in neither."""
+    """A comparison of two answers; a prefix that both share moves to the trunk, where it stays supervised."""
     first, second = list(chosen), list(rejected)
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
-    trunk = [*prompt, *first[:shared]]
+    read = array("i", prompt)
+    weights = array("f", bytes(4 * len(read))) + array("f", [1.0]) * shared
     answers = (Segment.answer(first[shared:]), Segment.answer(second[shared:]))
-    return Comparison(Segment.prompt(trunk), answers, margin=margin, **row)
+    return Comparison(Segment(read + array("i", first[:shared]), weights), answers, margin=margin, **row)

@@ -184,11 +184,25 @@ class StepObjective(Protocol):
         ...
 
     def scores(self, model: Module, batch: Batch, context: Context) -> Tensor:
-        """[E, K]: a row an example of this micro-batch; filler gives [0, K] that still has a graph."""
+        """[E, K]: a row an example of this micro-batch; filler gives [0, K] that still has a graph.
+
+        Called without gradient for the numbers, and with gradient for the slope: then columns that nothing is learned
+        through, such as a reference's, may be left 0.
+        """
         ...
 
     def couple(self, scores_EK: Tensor, examples: Sequence[AnyExample], context: Context) -> StepOutput:
         """Over all examples of the step, in step order, alike on every rank."""
+        ...
+
+
+@runtime_checkable
+class NeedsFrozen(Protocol):
+    """An objective that can't do without some of `context.frozen`: a run that lacks one is refused before it starts."""
+
+    @property
+    def needs_frozen(self) -> Sequence[str]:
+        """Names of `[frozen.<name>]` tables."""
         ...
 
 

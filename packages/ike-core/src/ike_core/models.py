@@ -10,6 +10,7 @@ from ike_core.batch import Vocabulary
 from ike_core.config import Config
 from ike_core.door import runtime
 from ike_core.errors import ConfigError
+from ike_core.frozen_models import FrozenModels
 from ike_core.interfaces import (
     BuildContext,
     Collate,
@@ -74,9 +75,9 @@ class ModelBuilder:
         """New weights are drawn alike on every rank, and by a second call."""
         runtime("seeds:seed_dropout")(self.config.run.seed)
 
-    def frozen(self, policy: Any, *, given: Any, collate: Collate) -> dict[str, Any]:
+    def frozen(self, policy: Any, *, given: Any, collate: Collate) -> FrozenModels:
         """Models that don't learn, on the device. Without a path: the policy as it stands now."""
-        return {name: self._frozen(name, policy, given, collate) for name in self.config.frozen}
+        return FrozenModels({name: self._frozen(name, policy, given, collate) for name in self.config.frozen})
 
     def _frozen(self, name: str, policy: Any, given: Any, collate: Collate) -> Any:
         section = self.config.frozen[name]

@@ -1,6 +1,6 @@
 """What is minimised, and how its examples become batches: given in Python, or by `[objective]` and `[batch]`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -63,17 +63,25 @@ class ObjectiveBuilder:
         return objective.collate if isinstance(objective, Collates) else None
 
     def checked(
-        self, collate: Collate, objective: Any, engine: Engine, dataset: Dataset, vocabulary: Vocabulary, say: Any
+        self,
+        collate: Collate,
+        objective: Any,
+        engine: Engine,
+        frozen: Mapping[str, Any],
+        dataset: Dataset,
+        vocabulary: Vocabulary,
+        say: Any,
     ) -> Collate:
-        """Collective: the collate that this model reads right; one line where it is not the one asked for."""
+        """Collective: the collate that all models read right; one line where it is not the one asked for."""
         if self.own_collate(objective) is not None:
             return collate
         sample = [dataset[index] for index in range(min(len(dataset), 8))]
         with engine.evaluating():
-            found, line = collate.check(engine.model, sample, vocabulary, packing=self.config.batch.packing)
-        if line:
-            say(line)
-        return found
+            for name, model in (("", engine.model), *frozen.items()):
+                collate, line = collate.check(model, sample, vocabulary, packing=self.config.batch.packing)
+                if line:
+                    say(f"frozen.{name}: {line}" if name else line)
+        return collate
 
     def batches(
         self,

@@ -29,7 +29,7 @@ from ike_data.store.atomic import replace
 from ike_data.store.columns import Column, ColumnFile, map_column
 
 TALLY, ENTRIES = "tally.json", "entries.jsonl"
-_TYPECODES = {"rows": "q", "sizes": "q", "supervised": "d", "pairs": "B"}
+_TYPECODES = {"rows": "q", "sizes": "q", "supervised": "d", "pairs": "d"}
 
 
 def examples_in(files: Sequence[str] | Source) -> tuple[Source, ...]:
@@ -92,9 +92,9 @@ class InPlace:
         """Tokens of an example, the trunk once."""
         return int(self.sizes[place])
 
-    def is_pair(self, place: int) -> bool:
-        """Whether it is a Comparison."""
-        return bool(self.pairs[place])
+    def pair_weight(self, place: int) -> float:
+        """The row's weight where it is a Comparison, else 0."""
+        return float(self.pairs[place])
 
     def places(self, row: int) -> range:
         """Where the example of a row is, if it is kept."""
@@ -125,7 +125,7 @@ def measure(sources: Sequence[Source], preparation: Preparation, folder: Path, *
             columns["rows"].append(tally.rows - 1)
             columns["sizes"].append(measured.size)
             columns["supervised"].append(measured.supervised)
-            columns["pairs"].append(measured.is_pair)
+            columns["pairs"].append(measured.pairs)
     for column in columns.values():
         column.close()
     replace(folder / TALLY, orjson.dumps(attrs.asdict(tally)))
@@ -138,7 +138,7 @@ class _Measured:
     size: int
     """0: it is not kept."""
     supervised: float = 0.0
-    is_pair: bool = False
+    pairs: float = 0.0
     entry: Entry | None = None
 
 
@@ -161,7 +161,8 @@ def _measure_one(source: Source, index: int, preparation: Preparation) -> _Measu
         return _Measured(0, entry=Entry(example.source, fitted.reason, tokens=unused))
     cut = f"{preparation.too_long}: {len(example)} tokens"
     entry = Entry(example.source, cut, "truncated", unused) if unused else None
-    return _Measured(len(fitted), weigh([fitted])["tokens"], isinstance(fitted, Comparison), entry)
+    weights = weigh([fitted])
+    return _Measured(len(fitted), weights["tokens"], weights["pairs"], entry)
 
 
 def _example(source: Source, index: int) -> AnyExample:

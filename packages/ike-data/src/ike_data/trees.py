@@ -9,15 +9,15 @@ from ike_data.row_error import RowError
 def grow(answers: Sequence[Segment]) -> tuple[Segment, tuple[Segment, ...]]:
     """Trunk and branches of whole sequences.
 
-    The trunk is the longest prefix of tokens that all share, but a branch keeps its last supervised token at least;
-    nothing in the trunk is supervised. Raises RowError where all are the same.
+    The trunk is the longest prefix that all share, tokens and what is supervised of them, but a branch keeps its last
+    supervised token at least. Raises RowError where all are the same.
     """
     if all(answer.tokens == answers[0].tokens for answer in answers[1:]):
         raise RowError("the answers are the same: there is nothing to compare")
     shared = min(_last_supervised(answer) for answer in answers)
     for answer in answers[1:]:
         shared = _common(answers[0], answer, at_most=shared)
-    trunk = Segment.prompt(answers[0].tokens[:shared])
+    trunk = Segment(answers[0].tokens[:shared], answers[0].weights[:shared])
     return trunk, tuple(Segment(answer.tokens[shared:], answer.weights[shared:]) for answer in answers)
 
 
@@ -26,6 +26,11 @@ def _last_supervised(answer: Segment) -> int:
 
 
 def _common(one: Segment, other: Segment, *, at_most: int) -> int:
-    if one.tokens[:at_most] == other.tokens[:at_most]:
+    return min(_alike(one.tokens, other.tokens, at_most), _alike(one.weights, other.weights, at_most))
+
+
+def _alike(one: Sequence[float], other: Sequence[float], at_most: int) -> int:
+    """How many of the first `at_most` are equal."""
+    if one[:at_most] == other[:at_most]:
         return at_most
-    return next(place for place in range(at_most) if one.tokens[place] != other.tokens[place])
+    return next(place for place in range(at_most) if one[place] != other[place])

@@ -48,7 +48,7 @@ class Packed:
             rows.fill(1, vocabulary.pad)
             trees = (Tree(1),)
         rows.fill(-(-len(rows.ids) // self.multiple_of) * self.multiple_of, vocabulary.pad)
-        tensors = {**rows.tensors(1), "attention_mask": attention.placeholder()}
+        tensors = {**rows.tensors(1, examples), "attention_mask": attention.placeholder()}
         return Batch(tensors, weigh(examples), Layout((trees,)))
 
     def check(
@@ -62,8 +62,12 @@ class Packed:
 
 def _lay_tree(rows: Rows, example: AnyExample) -> None:
     trunk = example.trunk
+    first = len(rows.targets)
     fork = rows.lay(trunk, position=0, after=NOTHING, weight=example.weight)
+    last = len(rows.targets)
     if not example.branches:
         rows.ends.append(fork)
-    for branch in example.branches:
+    for number, branch in enumerate(example.branches):
+        if number:
+            rows.share(first, last)
         rows.ends.append(rows.lay(branch, position=len(trunk), after=fork, weight=example.weight))

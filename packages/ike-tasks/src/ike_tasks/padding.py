@@ -1,6 +1,6 @@
 """Padded rows: every path a row of its own, as long as the longest. For models that can't read packed rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import torch
@@ -35,16 +35,13 @@ class PaddedRows:
     def collate(self, examples: Sequence[AnyExample], vocabulary: Vocabulary) -> Batch:
         """Supervised tokens lie in the order of examples, trunk first, then branch after branch."""
         refuse_empty(examples)
-        paths = list(_paths(examples))
-        sizes = [len(trunk) + len(branch) for trunk, branch, _, _ in paths] or [1]
+        sizes = [size for example in examples for size in _sizes(example)] or [1]
         rows, length = Rows(), max(sizes)
-        for row, (trunk, branch, trunk_weight, weight) in enumerate(paths):
-            fork = rows.lay(trunk, position=0, after=NOTHING, weight=trunk_weight)
-            rows.ends.append(rows.lay(branch, position=len(trunk), after=fork, weight=weight))
-            rows.fill((row + 1) * length, vocabulary.pad)
+        for example in examples:
+            _lay_paths(rows, example, length, vocabulary.pad)
         rows.fill(length, vocabulary.pad)
         mask_RT = torch.arange(length) < torch.tensor(sizes)[:, None]
-        return Batch({**rows.tensors(len(sizes)), "attention_mask": mask_RT.long()}, weigh(examples))
+        return Batch({**rows.tensors(len(sizes), examples), "attention_mask": mask_RT.long()}, weigh(examples))
 
     def check(
         self,
@@ -58,8 +55,20 @@ class PaddedRows:
         return self, self_check.check_head(model, examples, vocabulary, padded=self)
 
 
-def _paths(examples: Sequence[AnyExample]) -> Iterator[tuple[Segment, Segment, float, float]]:
-    """Trunk, branch, and the weight that the row gives to each."""
-    for example in examples:
-        for number, branch in enumerate(example.branches or (_NO_BRANCH,)):
-            yield example.trunk, branch, 0.0 if number else example.weight, example.weight
+def _sizes(example: AnyExample) -> list[int]:
+    """Tokens of each of its paths."""
+    return [len(example.trunk) + len(branch) for branch in example.branches or (_NO_BRANCH,)]
+
+
+def _lay_paths(rows: Rows, example: AnyExample, length: int, pad: int) -> None:
+    """Each path in a row of `length`."""
+    trunk, first, last = example.trunk, len(rows.targets), 0
+    for number, branch in enumerate(example.branches or (_NO_BRANCH,)):
+        start = len(rows.ids)
+        fork = rows.lay(trunk, position=0, after=NOTHING, weight=0.0 if number else example.weight)
+        if number:
+            rows.share(first, last)
+        else:
+            last = len(rows.targets)
+        rows.ends.append(rows.lay(branch, position=len(trunk), after=fork, weight=example.weight))
+        rows.fill(start + length, pad)

@@ -1,6 +1,6 @@
 """Segments laid end to end, and what is supervised there, as flat indices.
 
-R rows, T tokens of a row, N supervised tokens, P paths.
+R rows, T tokens of a row, N supervised tokens, P paths, E examples.
 """
 
 from array import array
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ike_core.errors import DataError
-from ike_core.examples import AnyExample, Segment
+from ike_core.examples import AnyExample, Comparison, Segment
 
 NOTHING = -1
 """In place of a flat index: no token came before."""
@@ -35,7 +35,10 @@ class Rows:
     predictors: "array[int]" = attrs.field(factory=_integers)
     targets: "array[int]" = attrs.field(factory=_integers)
     weights: "array[float]" = attrs.field(factory=_numbers)
+    token_weights: "array[float]" = attrs.field(factory=_numbers)
     paths: "array[int]" = attrs.field(factory=_integers)
+    shared_targets: "array[int]" = attrs.field(factory=_integers)
+    shared_paths: "array[int]" = attrs.field(factory=_integers)
     ends: "array[int]" = attrs.field(factory=_integers)
 
     def lay(self, segment: Segment, *, position: int, after: int, weight: float) -> int:
@@ -53,8 +56,14 @@ class Rows:
         self.predictors.extend(start + place - 1 if place else after for place in learned)
         self.targets.extend(segment.tokens[place] for place in learned)
         self.weights.extend(segment.weights[place] * weight for place in learned)
+        self.token_weights.extend(segment.weights[place] for place in learned)
         self.paths.extend(repeat(len(self.ends), len(learned)))
         return len(self.ids) - 1 if len(segment) else after
+
+    def share(self, first: int, last: int) -> None:
+        """Targets `first` to `last` - 1, of a trunk, lie on the path that comes next as well."""
+        self.shared_targets.extend(range(first, last))
+        self.shared_paths.extend(repeat(len(self.ends), last - first))
 
     def fill(self, length: int, pad: int) -> None:
         """Pads until `length` tokens lie in all."""
@@ -62,16 +71,22 @@ class Rows:
         self.ids.extend(repeat(pad, missing))
         self.positions.extend(repeat(0, missing))
 
-    def tensors(self, rows: int) -> Mapping[str, Tensor]:
+    def tensors(self, rows: int, examples: Sequence[AnyExample]) -> Mapping[str, Tensor]:
         """Weights are float64: the product of two float32 needs it."""
+        margins = [example.margin if isinstance(example, Comparison) else 0.0 for example in examples]
         return {
             "input_ids": _tensor(self.ids).view(rows, -1),
             "position_ids": _tensor(self.positions).view(rows, -1),
             "predictors": _tensor(self.predictors),
             "targets": _tensor(self.targets),
             "target_weights": _tensor(self.weights),
+            "token_weights": _tensor(self.token_weights),
             "target_paths": _tensor(self.paths),
+            "shared_targets": _tensor(self.shared_targets),
+            "shared_paths": _tensor(self.shared_paths),
             "ends": _tensor(self.ends),
+            "row_weights": _tensor(array("d", [example.weight for example in examples])),
+            "margins": _tensor(array("d", margins)),
         }
 
 

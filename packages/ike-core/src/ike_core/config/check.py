@@ -18,6 +18,7 @@ from ike_core.config.load import load_config
 from ike_core.config.problems import Problems
 from ike_core.data_files import check_files
 from ike_core.errors import ConfigError, IkeError
+from ike_core.frozen_models import absent
 from ike_core.interfaces import EnginePart, SchedulePart
 
 _MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
@@ -53,6 +54,8 @@ def check_parts(command: str, config: Config) -> None:
         part = component.build_into(problems, tokenizer=tokenizer, defaults=defaults)
         if isinstance(part, EnginePart):
             _check_engine(part, config, problems)
+        elif component.key[0] in ("objective", "evaluate") and (lack := absent(part, config.frozen)):
+            problems.add((*component.key, "uses"), f": {lack}")
         elif component.key[-1] == "schedule" and config.length.steps is not None and part is not REFUSED:
             _check_schedule(part, component, config.length.steps, problems)
     problems.settle(config.provenance)

@@ -13,7 +13,7 @@ from ike_data.ledger import Tally
 from ike_data.store.atomic import replace
 from ike_data.store.hashing import hash_file
 
-VERSION = 3
+VERSION = 4
 """Of the format, and so of the key: another version is another store."""
 NAME = "store.json"
 

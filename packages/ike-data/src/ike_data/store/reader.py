@@ -7,7 +7,7 @@ order, a Comparison's trunk and then its branches, a LabelledExample's prompt an
 from array import array
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 import orjson
@@ -76,9 +76,9 @@ class Store:
         starts, examples = self.segments, self.examples
         return int(starts[examples[place + 1]] - starts[examples[place]])
 
-    def is_pair(self, place: int) -> bool:
-        """Whether it is a Comparison."""
-        return KINDS[self.kinds[place]] is Comparison
+    def pair_weight(self, place: int) -> float:
+        """The row's weight where it is a Comparison, else 0."""
+        return float(self.row_weights[place]) if KINDS[self.kinds[place]] is Comparison else 0.0
 
     def places(self, row: int) -> range:
         """Where the examples of a row of the files are."""
@@ -117,7 +117,7 @@ class Examples(Protocol):
 
     def size(self, place: int) -> int: ...
 
-    def is_pair(self, place: int) -> bool: ...
+    def pair_weight(self, place: int) -> float: ...
 
     def places(self, row: int) -> range: ...
 
@@ -143,5 +143,8 @@ class StoredDataset:
     def weights(self, index: int) -> dict[str, float]:
         """`weigh([self[index]])`, without reading its tokens."""
         place = self.places[index]
-        pairs: Any = self.store.is_pair(place)
-        return {"tokens": self.store.supervised[place], "examples": 1.0, "pairs": float(pairs)}
+        return {
+            "tokens": self.store.supervised[place],
+            "examples": 1.0,
+            "pairs": self.store.pair_weight(place),
+        }

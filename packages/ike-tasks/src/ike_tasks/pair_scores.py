@@ -1,0 +1,51 @@
+"""What a model and its reference say of the pairs of a micro-batch.
+
+N supervised tokens, P paths (two a pair), E pairs.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ike_core.batch import Batch
+from ike_core.context import Context
+from ike_tasks.logprobs import target_logprobs
+from ike_tasks.pair_mixture import Pairs
+from ike_tasks.pairs import pair_lengths, refuse_others
+from ike_tasks.paths import path_sums
+
+REFERENCE = "reference"
+"""The table `[frozen.reference]`."""
+
+
+def score_pairs(model: nn.Module, batch: Batch, context: Context, *, ld_alpha: float, margin_scale: float) -> Pairs:
+    """Both models' log-probabilities; two forwards."""
+    refuse_others(batch)
+    weights_N = batch["token_weights"]
+    if ld_alpha != 1.0:
+        weights_N = weights_N * length_weights(batch, ld_alpha=ld_alpha)
+    logp_E2 = _sums(model, batch, weights_N)
+    with torch.no_grad():
+        reference_E2 = _sums(context.frozen[REFERENCE], batch, weights_N)
+    dtype = logp_E2.dtype
+    margins_E = margin_scale * batch["margins"]
+    return Pairs(logp_E2, reference_E2.to(dtype), pair_lengths(batch).to(dtype), margins_E.to(dtype))
+
+
+def _sums(model: nn.Module, batch: Batch, weights_N: Tensor) -> Tensor:
+    logp_N = target_logprobs(model, batch)
+    return path_sums(logp_N * weights_N.to(logp_N.dtype), batch).view(-1, 2)
+
+
+def length_weights(batch: Batch, *, ld_alpha: float) -> Tensor:
+    """1 for a token within the length of the shorter answer of its pair, `ld_alpha` beyond it, [N].
+
+    Liu et al. 2024 (LD-DPO), eq. 9, arXiv:2409.06411. What a trunk supervises lies within both.
+    """
+    paths_N, ends = batch["target_paths"], batch["ends"].numel()
+    own_P = torch.zeros(ends, dtype=torch.int64, device=paths_N.device).index_add(0, paths_N, torch.ones_like(paths_N))
+    ahead_P = torch.zeros_like(own_P).index_add(0, batch["shared_paths"], torch.ones_like(batch["shared_paths"]))
+    starts_P = own_P.cumsum(0) - own_P - ahead_P
+    shorter_P = (own_P + ahead_P).view(-1, 2).amin(1).repeat_interleave(2, output_size=ends)
+    places_N = torch.arange(paths_N.numel(), device=paths_N.device) - starts_P.index_select(0, paths_N)
+    is_within_N = places_N < shorter_P.index_select(0, paths_N)
+    return ld_alpha + (1 - ld_alpha) * is_within_N.to(torch.float64)
