@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 BY_SETTINGS = {  # peak learning rates for a model of 260,032 parameters; ranks
     "focal": (2, "model.path={stories}", "optimizer.peak_lr=2e-3"),
-    "squared": (1, "model.path={stories}", "optimizer.peak_lr=1e-3"),
+    "squared": (1, "model.path={stories}", "optimizer.peak_lr=3e-6"),
     "own_model": (1, "tokenizer.path={stories}", "optimizer.peak_lr=2e-2"),
     "own_optimizer": (1, "model.path={stories}", "optimizer.peak_lr=3e-4"),
     "hook": (1, "model.path={stories}", "optimizer.peak_lr=2e-3"),
