@@ -187,5 +187,8 @@ class Stream:
 
 def test_a_stream_is_refused_with_the_way_out() -> None:
     assert refusal(Stream()).startswith("Stream is no source: it has no __len__ and __getitem__. ike asks for any ")
-    assert refusal(iter([1])).endswith("write its rows to a file once (JSON lines or Parquet) and name that")
+    assert refusal(iter([1])).endswith(
+        "have `ike-data prepare` read it once, with the same settings, or write its rows to a file (JSON lines or "
+        "Parquet) and name that"
+    )
     assert "set is no source: it has no __getitem__" in refusal({1})

@@ -13,6 +13,7 @@ EXAMPLES = ROOT / "examples"
 BY_SETTINGS = {  # peak learning rates for a model of 260,032 parameters; ranks
     "focal": (2, "model.path={stories}", "optimizer.peak_lr=2e-3"),
     "squared": (1, "model.path={stories}", "optimizer.peak_lr=3e-6"),
+    "own_rows": (1, "model.path={stories}", "optimizer.peak_lr=2e-3"),
     "own_model": (1, "tokenizer.path={stories}", "optimizer.peak_lr=2e-2"),
     "own_optimizer": (1, "model.path={stories}", "optimizer.peak_lr=3e-4"),
     "hook": (1, "model.path={stories}", "optimizer.peak_lr=2e-3"),

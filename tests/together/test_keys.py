@@ -131,6 +131,9 @@ max_repeats = 4
 max_tokens = 99
 too_long = "truncate_right"
 processor = { uses = "ike_data:ChatProcessor" }
+[data.train.sources.own]
+source = { uses = "lab:Rows" }
+weight = 1.0
 [data.train.stages.late]
 from_step = 5
 weights = { math = 1.0 }
@@ -152,11 +155,29 @@ cadence = { epochs = 2.0 }
 [launch]
 ranks = "auto"
 """
-WATCHER = "import attrs\n@attrs.frozen\nclass Watcher:\n    def after_update(self, report, context): ...\n"
+OWN_ROWS = """
+[data.train.source]
+uses = "lab:Rows"
+count = 3
+[data.valid.own]
+source = { uses = "lab:Rows", count = 2 }
+"""
+LAB = """
+import attrs
+@attrs.frozen
+class Watcher:
+    def after_update(self, report, context): ...
+@attrs.frozen
+class Rows:
+    count: int = 1
+    def __len__(self):
+        return self.count
+    def __getitem__(self, index):
+        return {"number": index}
+"""
 
 PROMISED = """
-run.tags run.notes model.lora.rank model.lora.alpha tokenizer.pad_token
-tokenizer.add_tokens data.valid.helpful.cadence
+run.tags run.notes model.lora.rank model.lora.alpha data.valid.helpful.cadence
 engine.offload length.patience evaluate.answers.output inference.cadence inference.processor inference.max_tokens
 inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better checkpoint.resume launch.hosts
 launch.hostfile launch.slurm.partition launch.env.NCCL_DEBUG
@@ -169,7 +190,7 @@ def run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "rows.jsonl").touch()
-    (tmp_path / "lab.py").write_text(WATCHER)
+    (tmp_path / "lab.py").write_text(LAB)
     path = tmp_path / "run.toml"
     path.write_text(RUN)
     return path
@@ -201,11 +222,12 @@ def test_every_key_with_code_is_accepted_and_shown_as_it_was_said(run_file: Path
     assert is_part_of(said(RUN), tomli.loads(shown.stdout))
 
 
-def test_the_other_of_two_alternatives_is_accepted_as_well(run_file: Path) -> None:
-    run_file.write_text(OTHERWISE)
+@pytest.mark.parametrize("text", [OTHERWISE, OWN_ROWS])
+def test_the_other_of_alternatives_is_accepted_as_well(run_file: Path, text: str) -> None:
+    run_file.write_text(text)
     config = load_config(run_file)
     assert not check_parts_by_source(config)
-    assert is_part_of(said(OTHERWISE), config.tree)
+    assert is_part_of(said(text), config.tree)
 
 
 def test_every_key_is_read_into_its_type(run_file: Path) -> None:
@@ -254,10 +276,10 @@ def is_named(key: tuple[str, ...]) -> bool:
 NAMED = {place[: i + 1] for place in known(Sections, ()) for i, part in enumerate(place) if part == "*"}
 
 
-def test_the_two_files_leave_no_key_out() -> None:
+def test_the_files_leave_no_key_out() -> None:
     """`run.import_from` aside, which ike writes itself."""
     assert "import_from" in attrs.fields_dict(RunSection)
-    assert set(known(Sections, ())) - used(RUN) - used(OTHERWISE) == {("run", "import_from")}
+    assert set(known(Sections, ())) - used(RUN) - used(OTHERWISE) - used(OWN_ROWS) == {("run", "import_from")}
 
 
 @pytest.mark.parametrize("key", PROMISED)

@@ -70,8 +70,19 @@ def test_files_and_sources_are_alternatives(mixed: Path, write: Write) -> None:
     assert not train(files, mixed).files
     both = write("both.toml", '[data.train]\nfiles = ["a"]\n[data.train.sources.b]\nfiles = ["b"]')
     assert "data.train is given files" in refusal(both)
-    assert "data.train needs one of files and sources" in refusal(mixed, "~data.train.sources")
-    assert "'files' must name one at least" in refusal("data.train.files=[]")
+    own = write("own.toml", '[data.train.source]\nuses = "my_lab:Rows"')
+    assert train(files, own).files == ()
+    assert train(own, files).source is None
+    assert "data.train is given files" in refusal(files, "data.train.source.uses=a:B", "data.train.files=['b']")
+
+
+def test_a_source_is_files_or_a_part(mixed: Path, write: Write) -> None:
+    own = write("own.toml", '[data.train.sources.math.source]\nuses = "my_lab:Rows"\ncount = 3')
+    source = train(mixed, own).sources["math"]
+    assert (source.files, source.weight) == ((), 2.0)
+    assert source.source is not None
+    assert (source.source.uses, source.source.table) == ("my_lab:Rows", {"count": 3})
+    assert "data.train.sources.b needs one of files and source" in refusal("data.train.sources.b.limit=1")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +93,7 @@ def test_files_and_sources_are_alternatives(mixed: Path, write: Write) -> None:
         ("~data.train.sources.math.weight", "data.train.sources must all have a weight, or none; math has none"),
         ("data.train.sources.math.weight=-1", "data.train.sources.math.weight = -1.0 must be >= 0.0"),
         ("data.train.sources.math.weigth=1", "weigth is no known key; nearest: data.train.sources.math.weight"),
-        ("~data.train.sources.math.files", "data.train.sources.math.files is missing"),
+        ("~data.train.sources.math.files", "data.train.sources.math needs one of files and source"),
         ("data.train.stages.end.weights.web=1", "stages can't weigh web in end; the sources are math, chat"),
         ("data.train.stages.end.weights={math=0, chat=0}", "must leave a source with a weight above 0, and none below"),
         ("data.train.stages.end.weights.chat=-1", "must leave a source with a weight above 0, and none below"),

@@ -104,10 +104,11 @@ def test_what_can_not_be_used_is_refused(override: str, said: str) -> None:
 
 def test_a_table_that_is_not_complete_names_what_is_missing(write: Write) -> None:
     file = write(
-        "run.toml", '[data.train]\nlimit = 1\n[optimizer.groups.head]\nlr_scale = 2\n[inference]\nfiles = ["a"]'
+        "run.toml",
+        '[data.train.sources.a]\nlimit = 1\n[optimizer.groups.head]\nlr_scale = 2\n[inference]\nfiles = ["a"]',
     )
     said = refusal(file)
-    assert "data.train needs one of files and sources (run.toml:1)" in said
+    assert "data.train.sources.a needs one of files and source (run.toml:1)" in said
     assert "optimizer.groups.head.match is missing (run.toml:3)" in said
     assert "inference.output is missing (run.toml:5)" in said
 

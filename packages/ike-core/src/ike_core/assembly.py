@@ -14,7 +14,7 @@ import attrs
 from ike_core.batch import Vocabulary
 from ike_core.cadence import Cadence, Due
 from ike_core.config import Config, load_config
-from ike_core.config.sections import EngineSection
+from ike_core.config.sections import EngineSection, TrainSection
 from ike_core.context import Context
 from ike_core.data_files import check_files
 from ike_core.datasets import DatasetBuilder, Datasets
@@ -198,9 +198,9 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
 
 def _order(config: Config, dataset: Dataset) -> tuple[Ordering | Mixture, int]:
     """Which examples make each step, and how many steps the run has."""
-    assert config.data.train is not None
+    section = config.data.train or TrainSection()  # absent where Python gives its rows
     examples_per_step, seed = config.batch.examples_per_step, config.run.seed
-    ordering = order_of(config.data.train, dataset, examples_per_step=examples_per_step, seed=seed)
+    ordering = order_of(section, dataset, examples_per_step=examples_per_step, seed=seed)
     steps = config.length.steps or ordering.steps(epochs=config.length.epochs or 1.0)
     if isinstance(ordering, Mixture):
         ordering.require(steps)
@@ -212,6 +212,7 @@ def _datasets(pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evalua
         config=setup.config,
         tokenizer=setup.tokenizer,
         given=pipeline.data_processor_classes,
+        sources=pipeline.sources,
         positions=runtime("modules:positions")(module),
         embeddings=runtime("modules:embeddings")(module),
         folder=setup.folder,

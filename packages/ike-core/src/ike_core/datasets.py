@@ -9,16 +9,14 @@ import attrs
 from ike_core.config import Config
 from ike_core.config.component import Component
 from ike_core.config.keys import hint
-from ike_core.config.sections import DataSection, EvaluateSection, HoldoutSection, SourceSection, TrainSection
+from ike_core.config.sections import EvaluateSection, HoldoutSection, TrainSection
 from ike_core.door import locate
 from ike_core.errors import ConfigError
 from ike_core.interfaces import Dataset, DatasetReader, Holdout, Tokenizer, World
 from ike_core.known_tokens import check_tokens
 from ike_core.mixed_dataset import MixedDataset
+from ike_core.section_rows import RowsSection, rows_of
 from ike_core.token_limit import token_limit
-
-Rows = DataSection | EvaluateSection | SourceSection | TrainSection
-"""Tables that name files of rows."""
 
 READER = "ike_data:read_dataset"
 
@@ -42,6 +40,8 @@ class DatasetBuilder:
     tokenizer: Tokenizer | None
     given: Any
     """`data_processor_classes` of the pipeline."""
+    sources: Mapping[str, Any]
+    """`sources` of the pipeline."""
     positions: int
     """Tokens that the model has positions for; 0: unknown."""
     embeddings: int
@@ -54,21 +54,23 @@ class DatasetBuilder:
     def build(self, objectives: Mapping[str, EvaluateSection]) -> Datasets:
         """Collective. `objectives`: the `[evaluate]` tables that need a dataset."""
         data = self.config.data
-        if data.train is None:
+        section = data.train
+        if section is None and "train" in self.sources:
+            section = TrainSection()
+        if section is None:
             raise ConfigError("[data.train] is missing: say its files, or its sources, and its processor")
         self._check_names({"train", *data.valid, *objectives})
-        train, kept_out = self._train(data.train, _holdout(data.holdout, self.config.run.seed))
+        self._check_sources({"train", *data.valid})
+        train, kept_out = self._train(section, _holdout(data.holdout, self.config.run.seed))
         valid = {
-            name: self._read(f"valid.{name}", section, self._processor(name, section.processor))[0]
-            for name, section in data.valid.items()
+            name: self._read(f"valid.{name}", table, self._processor(name, table.processor))[0]
+            for name, table in data.valid.items()
         }
         if kept_out is not None:
             valid["holdout"] = kept_out
         evaluate = {
-            name: self._read(
-                f"evaluate.{name}", section, self._processor(name, section.processor or data.train.processor)
-            )[0]
-            for name, section in objectives.items()
+            name: self._read(f"evaluate.{name}", table, self._processor(name, table.processor or section.processor))[0]
+            for name, table in objectives.items()
         }
         return Datasets(train, valid, evaluate)
 
@@ -85,12 +87,13 @@ class DatasetBuilder:
         return MixedDataset(kept), MixedDataset(held_out) if held_out else None
 
     def _read(
-        self, name: str, section: Rows, processor: Any, holdout: Holdout | None = None
+        self, name: str, section: RowsSection, processor: Any, holdout: Holdout | None = None
     ) -> tuple[Dataset, Dataset | None]:
         read: DatasetReader = locate(READER)
+        given = self.sources.get(name.removeprefix("valid."))
         parts = read(
             name,
-            section.files,
+            rows_of(name, section, self.tokenizer) if given is None else given,
             processor,
             limit=section.limit,
             max_tokens=token_limit(self.config, section.max_tokens, positions=self.positions),
@@ -114,6 +117,14 @@ class DatasetBuilder:
             raise ConfigError(
                 f"data_processor_classes has a processor for {name!r}, and the data sets are {sets}{hint(name, known)}"
             )
+
+    def _check_sources(self, known: Set[str]) -> None:
+        for name in self.sources.keys() - known:
+            sets = ", ".join(sorted(known))
+            raise ConfigError(f"sources has rows for {name!r}, and the data sets are {sets}{hint(name, known)}")
+        train = self.config.data.train
+        if "train" in self.sources and train is not None and train.sources:
+            raise ConfigError("sources has rows for 'train', and so have [data.train.sources]; say one of them")
 
     def _processor(self, name: str, component: Component | None) -> Any:
         """What the pipeline was given for this dataset (as for data.train where it says nothing), else its table's."""

@@ -47,6 +47,9 @@ class TrainingPipeline:
     """As train_forward_step_fn, for data.valid and the holdout."""
     collate_fn: Callable[..., Any] | None = attrs.field(default=None, kw_only=True)
     """(examples, vocabulary) -> a mapping of tensors, or a Batch."""
+    sources: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
+    """'train', or the name of a `[data.valid]` -> an object with `__len__` and `__getitem__`, in the place of the
+    table's files: its records go through the processor, examples are taken as they are."""
     hooks: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
     """Name -> hook; after those of `[hooks]`."""
     cut: CutStep | None = attrs.field(default=None, kw_only=True)

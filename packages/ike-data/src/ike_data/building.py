@@ -15,7 +15,7 @@ from ike_data.ledger import Budget, Entry, Tally
 from ike_data.outcomes import Outcome, outcomes
 from ike_data.producing import shapes
 from ike_data.rows import Row, read_rows
-from ike_data.source_rows import own_source, source_rows
+from ike_data.source_rows import is_stream, own_source, source_rows, stream_rows
 from ike_data.store.block import Block, Packer
 from ike_data.store.writer import StoreWriter
 from ike_data.until_broken import UntilBroken
@@ -70,7 +70,7 @@ class Request:
     """What is to be built."""
 
     files: Sequence[str] | Source
-    """Paths and the like (see `read_rows`), or records of the user's own."""
+    """Paths and the like (see `read_rows`), or records of the user's own: a Source, or a stream."""
     limit: int
     preparation: Preparation
     workers: int
@@ -78,15 +78,22 @@ class Request:
 
     @property
     def source(self) -> Source | None:
-        """A Source, whose rows can be read again at any place; None: files."""
+        """A Source, whose rows can be read again at any place; None: files, or a stream."""
         return own_source(self.files)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the rows are a user's own that can only be read from start to end."""
+        return is_stream(self.files)
 
     def rows(self) -> Iterator[Row]:
         """All rows, in their order."""
         source = self.source
         if source is not None:
             return source_rows(source, limit=self.limit)
-        assert isinstance(self.files, (list, tuple))
+        if not isinstance(self.files, (list, tuple)):
+            stream: Any = self.files
+            return stream_rows(stream, limit=self.limit)
         return read_rows(self.files, limit=self.limit)
 
     def batches(self, *, first: int = 0) -> Iterator[Batch]:

@@ -14,6 +14,11 @@ from ike_data.store.block import segments_of
 from ike_data.store.reader import Store
 from ike_data.store.sample import SampledRow, read_sample, spread
 
+_RULE = (
+    "It must be a function of the row and of its own fields: no chance, no date, nothing read from elsewhere but files "
+    "that are Path fields"
+)
+
 
 def check_fresh(name: str, store: Store, request: Request) -> None:
     """DataError where a row gives something else than the store holds; names the row and what differs."""
@@ -23,10 +28,11 @@ def check_fresh(name: str, store: Store, request: Request) -> None:
         difference = _difference(kept, preparation.examples(sampled.source, sampled.record))
         if difference:
             who = type(preparation.processor).__name__
+            if request.source is not None:
+                who = f"{type(request.source).__name__}, or {who},"
             raise DataError(
                 f"{name} data: {sampled.source}: {who} gives something else than when the store was made: "
-                f"{difference}. It must be a function of the row and of its own fields: no chance, no date, nothing "
-                f"read from elsewhere but files that are Path fields. Mend it, or remove {store.folder}"
+                f"{difference}. {_RULE}. Mend it, or remove {store.folder}"
             )
 
 

@@ -41,7 +41,8 @@ def examples_in(files: Sequence[str] | Source) -> tuple[Source, ...]:
     if source is not None:
         is_made = len(source) > 0 and isinstance(source[0], (Example, Comparison, LabelledExample))
         return (source,) if is_made else ()
-    assert isinstance(files, (list, tuple))
+    if not isinstance(files, (list, tuple)):  # a stream, which gives rows
+        return ()
     found = find_files(files)
     indexes = [file for file in found if file.format in TOKEN_INDEXES]
     if indexes and len(indexes) < len(found):

@@ -18,6 +18,7 @@ from ike_data.building import Request, build
 from ike_data.keying.contents import ContentHashes
 from ike_data.keying.key import Key, key_of
 from ike_data.ledger import Budget, Tally, add_to_ledger
+from ike_data.sources.opening import WAY_OUT
 from ike_data.store.manifest import DamageError
 from ike_data.store.reader import Store
 from ike_data.store.writer import ENTRIES, Progress
@@ -77,6 +78,8 @@ class Builder:
         reason = f"{self.name} data: its store can't be kept for later runs: {key.reason}"
         if self.own is None:
             raise DataError(reason)
+        if self.request.is_stream:
+            raise DataError(f"{reason}; and {type(self.request.files).__name__} is a stream. {WAY_OUT}")
         self.say(reason)
         shutil.rmtree(self.own, ignore_errors=True)
         self._build(self.own, key)
@@ -86,6 +89,8 @@ class Builder:
         folder = self.cache / key.name
         if store := self._whole(folder):
             return store
+        if self.request.is_stream and self.own is not None:
+            raise DataError(f"{self.name} data: {type(self.request.files).__name__} is a stream. {WAY_OUT}")
         # absent or damaged: which of the two is looked at again, and said, by the one who then makes it
         self.cache.mkdir(parents=True, exist_ok=True)
         with self._locked(folder):

@@ -1,6 +1,6 @@
 """The records of a user's own Source, as rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ike_core.errors import DataError, IkeError
 from ike_core.interfaces import Source
@@ -9,8 +9,31 @@ from ike_data.sources.row import Row
 
 
 def own_source(files: Sequence[str] | Source) -> Source | None:
-    """A user's Source; None where it is names of files. DataError where it has no length or no random access."""
-    return None if isinstance(files, (list, tuple)) else open_source(files)
+    """A user's Source; None where it is names of files, or a stream. DataError where it is nothing of that."""
+    return None if isinstance(files, (list, tuple)) or is_stream(files) else open_source(files)
+
+
+def is_stream(files: object) -> bool:
+    """Whether it is a user's own that can only be read from start to end, which `ike-data prepare` does once."""
+    return isinstance(files, Iterable) and not isinstance(files, (list, tuple, str, Source))
+
+
+def stream_rows(stream: Iterable[object], *, limit: int = 0) -> Iterator[Row]:
+    """All records, or the first `limit`, in order; rows are called `Mine[17]`. DataError as `source_row` raises it."""
+    kind, records, index = type(stream).__name__, iter(stream), 0
+    while not limit or index < limit:
+        try:
+            record = next(records)
+        except StopIteration:
+            return
+        except IkeError:
+            raise
+        except Exception as error:
+            raise DataError(f"{kind}[{index}] raised {type(error).__name__}: {error}") from error
+        if not isinstance(record, Mapping):
+            raise DataError(f"{kind}[{index}] is a {type(record).__name__}; a stream gives records (mappings)")
+        yield f"{kind}[{index}]", record
+        index += 1
 
 
 def source_rows(source: Source, *, limit: int = 0) -> Iterator[Row]:

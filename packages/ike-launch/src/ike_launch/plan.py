@@ -107,9 +107,11 @@ def _patterns(config: Config, purpose: Purpose) -> Iterator[tuple[str, Sequence[
     if config.data.train is not None and config.data.train.files:
         yield "data.train.files", config.data.train.files
     for name, source in config.data.train.sources.items() if config.data.train is not None else ():
-        yield f"data.train.sources.{name}.files", source.files
+        if source.files:
+            yield f"data.train.sources.{name}.files", source.files
     for name, section in config.data.valid.items():
-        yield f"data.valid.{name}.files", section.files
+        if section.files:
+            yield f"data.valid.{name}.files", section.files
     for name, evaluation in config.evaluate.items():
         yield f"evaluate.{name}.files", evaluation.files
 

@@ -23,10 +23,11 @@ from ike_core.interfaces import EnginePart, SchedulePart
 
 _MODEL = 'say model.path = "a folder, or a name on the hub", or model.uses'
 _PROCESSOR = ("data", "train", "processor")
+_TRAIN = ("data", "train")
 _NEEDED: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "train": {
         ("model",): _MODEL,
-        ("data", "train"): 'say data.train.files = ["rows.jsonl"]',
+        _TRAIN: 'say data.train.files = ["rows.jsonl"], a source, or named sources',
         _PROCESSOR: 'say data.train.processor.uses = "ike_data:ChatProcessor", or another',
         ("objective",): 'say objective.uses = "ike_tasks:SFT", or another',
     },
@@ -44,6 +45,9 @@ def check_parts(command: str, config: Config) -> None:
     for key, remedy in _NEEDED[command].items():
         if not _is_said(config, key):
             problems.add(key, f" is missing: {remedy}")
+    for name, valid in config.data.valid.items():
+        if not valid.files and valid.source is None:
+            problems.add(("data", "valid", name), " needs one of files and source")
     model = dict(config.model.part.table) if config.model is not None else {}
     tokenizer = None
     path = {name: value for name, value in model.items() if name == "path"}
@@ -64,6 +68,9 @@ def check_parts(command: str, config: Config) -> None:
 def _is_said(config: Config, key: tuple[str, ...]) -> bool:
     if key == _PROCESSOR and config.data.train is not None and config.data.train.sources:
         return all(source.processor is not None for source in config.data.train.sources.values())
+    if key == _TRAIN:
+        train = config.data.train
+        return train is not None and bool(train.files or train.source or train.sources)
     try:
         at(dict(config.tree), key)
     except KeyError:

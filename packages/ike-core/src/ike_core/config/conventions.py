@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping
 
-from ike_core.config.sections import Every, HoldoutSection, LengthSection, ModelSection, TrainSection
+from ike_core.config.sections import (
+    DataSection,
+    Every,
+    HoldoutSection,
+    LengthSection,
+    ModelSection,
+    SourceSection,
+    TrainSection,
+)
 
 DEFAULT_USES: Mapping[str, str] = {
     "model": "ike_core.runtime:PretrainedModel",
@@ -20,14 +28,16 @@ DEFAULT_USES: Mapping[str, str] = {
 
 ALTERNATIVES: Mapping[type, tuple[str, ...]] = {
     ModelSection: ("freeze", "train"),
-    TrainSection: ("files", "sources"),
+    DataSection: ("files", "source"),
+    SourceSection: ("files", "source"),
+    TrainSection: ("files", "source", "sources"),
     HoldoutSection: ("count", "share"),
     LengthSection: ("epochs", "steps"),
     Every: ("steps", "epochs"),
 }
 """Keys of which a table has one: the later layer's takes out the others, two in one layer are an error."""
 
-NEEDS_ONE: frozenset[type] = frozenset({HoldoutSection, LengthSection, Every, TrainSection})
+NEEDS_ONE: frozenset[type] = frozenset({HoldoutSection, LengthSection, Every, SourceSection})
 """Tables that say nothing without one of their alternatives."""
 
 RESERVED: Mapping[str, frozenset[str]] = {

@@ -85,8 +85,10 @@ class FrozenSection:
 class DataSection:
     """`[data.valid.<name>]`, laid over data.train's processor, max_tokens and too_long."""
 
-    files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
+    files: tuple[str, ...] = identity(())
     """Paths, folders and globs, absolute once resolved; or `hf://owner/name[/config][:split]`."""
+    source: Component | None = identity(None)
+    """In the place of files: a part of the user's own with `__len__` and `__getitem__`."""
     limit: int = identity(0, validator=attrs.validators.ge(0))
     """Rows at most; 0: all."""
     max_tokens: int = identity(0, validator=attrs.validators.ge(0))
@@ -101,8 +103,10 @@ class DataSection:
 class SourceSection:
     """`[data.train.sources.<name>]`: some of the rows. What it leaves out of the last three is data.train's."""
 
-    files: tuple[str, ...] = identity(validator=attrs.validators.min_len(1))
+    files: tuple[str, ...] = identity(())
     """Paths and globs, absolute once resolved."""
+    source: Component | None = identity(None)
+    """In the place of files: a part of the user's own with `__len__` and `__getitem__`."""
     limit: int = identity(0, validator=attrs.validators.ge(0))
     """Rows at most; 0: all."""
     weight: float | None = identity(None, validator=attrs.validators.optional(attrs.validators.ge(0.0)))
@@ -143,12 +147,6 @@ def weighted_sources(section: "TrainSection", _field: "attrs.Attribute[Any]", va
             )
 
 
-def some_files(section: "TrainSection", _field: "attrs.Attribute[Any]", value: tuple[str, ...]) -> None:
-    """Validator: there is something to read."""
-    if not value and not section.sources:
-        raise ValueError("'files' must name one at least")
-
-
 def mixes(section: "TrainSection", _field: "attrs.Attribute[Any]", value: str | None) -> None:
     """Validator: there is something to mix."""
     if value is not None and all(source.weight is None for source in section.sources.values()):
@@ -174,10 +172,12 @@ def weighted_stages(section: "TrainSection", _field: "attrs.Attribute[Any]", val
 
 @attrs.frozen
 class TrainSection:
-    """`[data.train]`: its files, or named sources of it."""
+    """`[data.train]`: its files, a source, or named sources of it."""
 
-    files: tuple[str, ...] = identity((), validator=some_files)
+    files: tuple[str, ...] = identity(())
     """Paths and globs, absolute once resolved."""
+    source: Component | None = identity(None)
+    """In the place of files: a part of the user's own with `__len__` and `__getitem__`."""
     sources: Mapping[str, SourceSection] = identity(attrs.Factory(dict), validator=weighted_sources)
     """In the place of files. With weights they are mixed, without them they are one set."""
     mix_by: Literal["documents", "tokens", "supervised_tokens"] | None = identity(None, validator=mixes)

@@ -9,10 +9,10 @@ import attrs
 
 from ike_core.config import Config, load_config
 from ike_core.config.component import Component
-from ike_core.config.sections import DataSection, EvaluateSection, SourceSection, TrainSection
 from ike_core.errors import ConfigError
 from ike_core.interfaces import DataProcessor, Tokenizer
 from ike_core.run_setup import build_tokenizer
+from ike_core.section_rows import RowsSection, rows_of
 from ike_core.token_limit import token_limit
 from ike_data.building import Preparation, Request
 from ike_data.kept import user_cache
@@ -21,8 +21,6 @@ from ike_data.model_positions import model_positions
 TRAIN = "train"
 _SETTING = re.compile(r"""[\w."'-]+=.*|~.*""", re.DOTALL)
 _DEFAULT_PROCESSOR = "data.train.processor.uses=ike_data:ChatProcessor"
-
-Section = DataSection | EvaluateSection | SourceSection | TrainSection
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +93,7 @@ def _table(data: str) -> str:
 
 
 def _selection(
-    config: Config, name: str, section: Section, tokenizer: Tokenizer | None, positions: int | None
+    config: Config, name: str, section: RowsSection, tokenizer: Tokenizer | None, positions: int | None
 ) -> Selection:
     preparation = Preparation(
         processor=_processor(config, section, name, tokenizer),
@@ -105,7 +103,9 @@ def _selection(
     workers = 0 if config.data.workers == "auto" else config.data.workers
     return Selection(
         name=name,
-        request=Request(files=section.files, limit=section.limit, preparation=preparation, workers=workers),
+        request=Request(
+            files=rows_of(name, section, tokenizer), limit=section.limit, preparation=preparation, workers=workers
+        ),
         budget=config.data.ledger.budget,
         tokenizer=tokenizer,
         cache=config.data.cache or user_cache(),
@@ -113,8 +113,8 @@ def _selection(
     )
 
 
-def _sections(config: Config) -> Mapping[str, Section]:
-    sections: dict[str, Section] = {}
+def _sections(config: Config) -> Mapping[str, RowsSection]:
+    sections: dict[str, RowsSection] = {}
     train = config.data.train
     if train is not None and train.sources:
         sections.update({f"{TRAIN}.{name}": source for name, source in train.sources.items()})
@@ -125,7 +125,7 @@ def _sections(config: Config) -> Mapping[str, Section]:
     return sections
 
 
-def _processor(config: Config, section: Section, name: str, tokenizer: Tokenizer | None) -> DataProcessor:
+def _processor(config: Config, section: RowsSection, name: str, tokenizer: Tokenizer | None) -> DataProcessor:
     component: Component | None = section.processor
     if component is None and config.data.train is not None:
         component = config.data.train.processor

@@ -12,6 +12,7 @@ from ike_core.interfaces import DataProcessor, Source
 from ike_data.keying.contents import ContentHashes
 from ike_data.keying.modules import NoSourceError, Sources
 from ike_data.keying.values import Describer, IndescribableError
+from ike_data.source_rows import is_stream
 from ike_data.sources.paths import find_files
 from ike_data.store.manifest import VERSION
 
@@ -51,7 +52,7 @@ def key_of(
         if isinstance(files, (list, tuple)):
             contents = [[file.name, hashes.of(file.path)] for file in find_files(files)]
         else:
-            contents = [describer.describe(files, type(files).__name__), len(files)]
+            contents = [describer.describe(files, type(files).__name__), None if is_stream(files) else len(files)]
         sources.follow(_BUILDING)
         for kind in sorted(describer.classes, key=lambda kind: (kind.__module__, kind.__qualname__)):
             sources.follow_class(kind)

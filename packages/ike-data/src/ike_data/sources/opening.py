@@ -9,6 +9,11 @@ from ike_data.sources.megatron import MegatronIndex
 from ike_data.sources.paths import SourceFile, find_files
 from ike_data.sources.token_array import TokenArray
 
+WAY_OUT = (
+    "ike asks for any example at any step, on every rank and after a resume, which a stream can't give: have `ike-data "
+    "prepare` read it once, with the same settings, or write its rows to a file (JSON lines or Parquet) and name that"
+)
+
 
 def open_source(given: str | Path | SourceFile | object) -> Source:
     """A token index by its file, or a part of the user's own, checked.
@@ -28,10 +33,7 @@ def open_source(given: str | Path | SourceFile | object) -> Source:
         return given
     kind = type(given).__name__
     missing = " and ".join(name for name in ("__len__", "__getitem__") if not hasattr(given, name))
-    raise DataError(
-        f"{kind} is no source: it has no {missing}. ike asks for any example at any step, on every rank and after a "
-        "resume, which a stream can't give: write its rows to a file once (JSON lines or Parquet) and name that"
-    )
+    raise DataError(f"{kind} is no source: it has no {missing}. {WAY_OUT}")
 
 
 def _token_index(file: SourceFile) -> Source:
