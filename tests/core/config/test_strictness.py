@@ -36,12 +36,17 @@ def test_a_key_in_a_table_that_is_not_ikes_is_named_in_full_with_where_it_belong
     assert "(run.toml:3)" in said
 
 
-@pytest.mark.parametrize(
-    "key", ["length.patience", "model.lora.rank", "launch.hosts", "run.notes", "evaluate.x.output"]
-)
+@pytest.mark.parametrize("key", ["length.patience", "launch.hosts", "run.notes", "evaluate.x.output"])
 def test_keys_whose_code_is_not_built_yet_are_unknown(key: str) -> None:
     said = refusal(f"{key}=1", "model.uses=lab:Net", "evaluate.x.uses=lab:T", 'evaluate.x.files=["a"]')
-    assert f"{key.removesuffix('.rank')} is no known key" in said
+    assert f"{key} is no known key" in said
+
+
+@pytest.mark.parametrize("key", ["freeze", "train"])
+def test_lora_says_alone_what_learns(key: str) -> None:
+    said = refusal("model.path=base", "model.lora.rank=4", f"model.{key}=['norm']")
+    assert f"'lora' freezes all of the model, so '{key}' can't be said as well" in said
+    assert "lora.modules_to_save" in said
 
 
 @pytest.mark.parametrize(

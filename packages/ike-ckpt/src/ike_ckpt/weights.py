@@ -18,6 +18,8 @@ PLACEHOLDER = (0,)
 """The shape of what DeepSpeed leaves of a parameter that lies in pieces."""
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+ADAPTER = "adapter_model"
+"""The file's stem that peft looks for."""
 
 
 @attrs.frozen
@@ -36,16 +38,17 @@ def write_weights(
     named_tensors: Iterable[tuple[str, Tensor]],
     *,
     tied: Mapping[str, str] | None = None,
+    stem: str = "model",
     shard_bytes: int = SHARD_BYTES,
 ) -> WrittenWeights:
     """Writes full tensors, in their own dtype, into `folder`; a tensor given may be gone after the next turn.
 
     Views, shared storage and any strides are fine: every tensor is copied on its own. `tied` says which names share a
     tensor with another, which is among those given; it is kept in the files' headers.
-    One shard becomes `model.safetensors`, more get an index. Raises CheckpointError for a placeholder of ZeRO-3,
+    One shard becomes `<stem>.safetensors`, more get an index. Raises CheckpointError for a placeholder of ZeRO-3,
     a name that comes twice, or no tensor at all.
     """
-    writer = _ShardWriter(folder, shard_bytes, {"format": "pt", **(tied or {})})
+    writer = _ShardWriter(folder, stem, shard_bytes, {"format": "pt", **(tied or {})})
     for name, tensor in named_tensors:
         writer.add(name, tensor)
     return writer.finish()
@@ -56,6 +59,7 @@ class _ShardWriter:
     """The shard that is being filled, and those that are on disk."""
 
     folder: Path
+    stem: str
     shard_bytes: int
     header: Mapping[str, str]
     _open: dict[str, Tensor] = attrs.field(factory=dict)
@@ -88,13 +92,16 @@ class _ShardWriter:
         self._flush()
         total = sum(self._bytes_of.values())
         count = len(self._shards)
-        files = [SINGLE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+        numbers = [""] if count == 1 else [f"-{i + 1:05}-of-{count:05}" for i in range(count)]
+        files = [f"{self.stem}{number}.safetensors" for number in numbers]
         for number, file in enumerate(files):
             self._numbered(number).rename(self.folder / file)
         if count > 1:
             weight_map = {name: file for file, names in zip(files, self._shards, strict=True) for name in names}
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-            (self.folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+            (self.folder / f"{self.stem}.safetensors.index.json").write_text(
+                json.dumps(index, indent=2) + "\n", encoding="utf-8"
+            )
         floating = {dtype: size for dtype, size in self._bytes_of.items() if dtype.is_floating_point}
         return WrittenWeights(tuple(files), total, max(floating, key=floating.__getitem__) if floating else None)
 
@@ -124,7 +131,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
-    for file in _files(folder):
+    for file in weight_files(folder):
         try:
             with safe_open(folder / file, framework="pt") as opened:
                 tensors.update((name, opened.get_tensor(name)) for name in opened.keys())  # noqa: SIM118 not a dict
@@ -135,7 +142,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return tensors | {name: tensors[kept] for name, kept in tied.items() if kept in tensors}
 
 
-def _files(folder: Path) -> list[str]:
+def weight_files(folder: Path) -> list[str]:
+    """Names of a folder's safetensors files, each once. CheckpointError for an index that is none."""
     index = folder / INDEX
     if not index.exists():
         return [SINGLE]

@@ -161,6 +161,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
     frozen = models.frozen(module, given=pipeline.model, collate=collate)
     engine = models.engine(module, collate.prepare(module), pipeline.optimizer)
+    frozen |= models.adapter_off(module, engine)
 
     collate = objectives.checked(collate, objective, engine, frozen, datasets.train, vocabulary, setup.trackers.say)
     batches = objectives.batches(collate, objective, vocabulary, datasets.train, setup.world, pipeline.cut)
@@ -186,7 +187,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         hooks=_hooks(pipeline, setup),
         frozen=frozen,
         vocabulary=vocabulary,
-        saved_model=runtime("modules:saved_model")(module, engine.weights, setup.tokenizer),
+        saved_model=models.saved(module, engine, setup.tokenizer),
     )
     for schedule in parts.schedules.values():
         schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step

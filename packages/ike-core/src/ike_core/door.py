@@ -10,6 +10,7 @@ _INSTALL = {
     "transformers": 'pip install "ike-core[torch]"',
     "safetensors": 'pip install "ike-core[torch]"',
     "deepspeed": 'pip install "ike-core[deepspeed]"',
+    "peft": 'pip install "ike-core[lora]"',
     "ike_data": "pip install ike-data",
     "ike_tasks": "pip install ike-tasks",
     "ike_ckpt": "pip install ike-ckpt",

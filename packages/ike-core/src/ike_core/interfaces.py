@@ -398,8 +398,10 @@ class Engine(Protocol):
         """Evaluation mode, no gradient; the mode before comes back."""
         ...
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
+    def weights(self, wanted: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
         """Collective under ZeRO-3: every rank iterates to the end. Full tensors under the model's own names; tied once.
+
+        Of `wanted` names, all by default; no other is gathered.
 
         Only rank 0 may keep what it is given beyond the next turn, and then as a copy.
         """
@@ -469,6 +471,8 @@ class SavedModel:
     tokenizer: Tokenizer | None
     tied: Mapping[str, str] = attrs.field(factory=dict)
     """Names that share a tensor with another, which is written."""
+    adapter_config: Any = None
+    """With `save_pretrained(folder)` for adapter_config.json, where the weights are an adapter's, in peft's names."""
 
 
 @runtime_checkable

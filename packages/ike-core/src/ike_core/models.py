@@ -8,9 +8,9 @@ import attrs
 
 from ike_core.batch import Vocabulary
 from ike_core.config import Config
+from ike_core.config.sections import FrozenSection, LoraSection
 from ike_core.door import runtime
 from ike_core.errors import ConfigError
-from ike_core.frozen_models import FrozenModels
 from ike_core.interfaces import (
     BuildContext,
     Collate,
@@ -19,7 +19,9 @@ from ike_core.interfaces import (
     EngineSettings,
     OptimizerPart,
     ParameterNames,
+    SavedModel,
     Say,
+    Tokenizer,
     World,
 )
 
@@ -59,25 +61,56 @@ class ModelBuilder:
                 module = section.part.build().build(self.context(dtype=dtype))
             else:
                 module = runtime("modules:given_module")(given)
-            self._grow(module, "the model")
+            has_grown = self._grow(module, "the model")
+            if self._lora is not None:
+                self._seed()  # whatever was drawn before: adapters begin alike under every stage
+                runtime("lora:add_adapter")(module, self._lora, has_grown=has_grown)
+                self.say(f"{self._lora.variant}: {runtime('lora:learning_share')(module)}")
         if section is not None:
             runtime("freezing:apply_freeze")(module, section.freeze, section.train)
             if section.activation_checkpointing:
                 runtime("activation_checkpointing:enable_activation_checkpointing")(module)
         return module
 
-    def _grow(self, module: Any, called: str) -> None:
+    def _grow(self, module: Any, called: str) -> bool:
         """Room for tokens that were added to the tokenizer; a model that has it already stays as it is."""
-        if rows := runtime("growing:grow_embeddings")(module, self.vocabulary):
+        rows = runtime("growing:grow_embeddings")(module, self.vocabulary)
+        if rows:
             self.say(f"{called} has {rows[1]:,} embeddings, grown from {rows[0]:,} to fit tokenizer.add_tokens")
+        return bool(rows)
 
     def _seed(self) -> None:
         """New weights are drawn alike on every rank, and by a second call."""
         runtime("seeds:seed_dropout")(self.config.run.seed)
 
-    def frozen(self, policy: Any, *, given: Any, collate: Collate) -> FrozenModels:
-        """Models that don't learn, on the device. Without a path: the policy as it stands now."""
-        return FrozenModels({name: self._frozen(name, policy, given, collate) for name in self.config.frozen})
+    @property
+    def _lora(self) -> LoraSection | None:
+        """What is to be adapted; a model that only runs is as its files say."""
+        return self.config.model.lora if self.config.model is not None and self.trains else None
+
+    def frozen(self, policy: Any, *, given: Any, collate: Collate) -> dict[str, Any]:
+        """Models that don't learn, on the device. Without a path: the policy as it stands now.
+
+        Those that `adapter_off` makes are not among them.
+        """
+        return {
+            name: self._frozen(name, policy, given, collate)
+            for name, section in self.config.frozen.items()
+            if not self._is_adapter_off(section, policy)
+        }
+
+    def adapter_off(self, policy: Any, engine: Engine) -> dict[str, Any]:
+        """The policy with its adapter off, under the names of the frozen models that it is."""
+        names = [name for name, section in self.config.frozen.items() if self._is_adapter_off(section, policy)]
+        return dict.fromkeys(names, runtime("adapter_off:AdapterOff")(engine.model)) if names else {}
+
+    def _is_adapter_off(self, section: FrozenSection, policy: Any) -> bool:
+        """Whether it is the policy at step 0, and that stays beneath the adapter: nothing else learns."""
+        model = self.config.model
+        if self._lora is None or model is None or "path" in section.part.table:
+            return False
+        is_policy = section.part.uses == model.part.uses and section.dtype is None and section.attention == "auto"
+        return is_policy and not runtime("lora:whole_names")(policy)
 
     def _frozen(self, name: str, policy: Any, given: Any, collate: Collate) -> Any:
         section = self.config.frozen[name]
@@ -93,6 +126,17 @@ class ModelBuilder:
             module = part.build().build(self.context(dtype=section.dtype, attention=section.attention))
         self._grow(module, f"frozen.{name}")
         return collate.prepare(runtime("freezing:frozen")(module).to(self.world.device))
+
+    def saved(self, module: Any, engine: Engine, tokenizer: Tokenizer | None) -> SavedModel:
+        """What a checkpoint part writes: all of the model, or what was trained beside it."""
+        saved: SavedModel
+        if self._lora is None:
+            saved = runtime("modules:saved_model")(module, engine.weights, tokenizer)
+        else:
+            assert self.config.model is not None
+            base = self.config.model.part.table.get("path") or runtime("modules:folder_of")(module)
+            saved = runtime("saved_adapter:saved_adapter")(module, engine, tokenizer, base=base)
+        return saved
 
     def engine(self, module: Any, wrapped: Any, optimizer: Any) -> Engine:
         """Collective: the engine that trains."""

@@ -53,6 +53,8 @@ def check_parts(command: str, config: Config) -> None:
     path = {name: value for name, value in model.items() if name == "path"}
     if config.tokenizer is not None and _is_there(config.tokenizer) and "path" in {**path, **config.tokenizer.table}:
         tokenizer = config.tokenizer.build_into(problems, tokenizer=None, defaults=path)
+    if command == "train" and config.model is not None and config.model.lora is not None and find_spec("peft") is None:
+        problems.add(("model", "lora"), " needs peft, which is not installed: pip install 'ike-core[lora]'")
     for component in _parts(command, config):
         defaults = model if component.key[0] == "frozen" else {}
         part = component.build_into(problems, tokenizer=tokenizer, defaults=defaults)

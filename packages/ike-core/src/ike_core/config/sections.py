@@ -57,6 +57,36 @@ class RunSection:
 
 
 @attrs.frozen
+class LoraSection:
+    """`[model.lora]`: the model is frozen, and what learns are low-rank adapters beside its layers."""
+
+    rank: int = identity(16, validator=attrs.validators.ge(1))
+    """Columns of an adapter's matrices."""
+    alpha: float = identity(32.0, validator=attrs.validators.gt(0.0))
+    """An adapter's product counts alpha / rank times; alpha / sqrt(rank) times with variant = "rslora"."""
+    dropout: float = identity(0.0, validator=[attrs.validators.ge(0.0), attrs.validators.lt(1.0)])
+    """Share of an adapter's inputs that is dropped in training."""
+    target_modules: tuple[str, ...] = identity(())
+    """Layers that get an adapter, by name or its last parts, as 'q_proj'. Empty: every linear layer but the head."""
+    modules_to_save: tuple[str, ...] = identity(())
+    """Modules, named the same way, that learn whole beside the adapters and are saved with them."""
+    variant: Literal["lora", "dora", "rslora"] = identity("lora")
+    """dora: magnitudes of the weights' rows learn of their own."""
+
+
+def alone(section: "ModelSection", _field: "attrs.Attribute[Any]", value: LoraSection | None) -> None:
+    """Validator: what learns is said in one place."""
+    if value is None:
+        return
+    for name, said in (("freeze", section.freeze), ("train", section.train)):
+        if said:
+            raise ValueError(
+                f"'lora' freezes all of the model, so '{name}' can't be said as well; name what else is to learn in "
+                "lora.modules_to_save"
+            )
+
+
+@attrs.frozen
 class ModelSection:
     """`[model]`: the part's own keys, and those that core takes for any part."""
 
@@ -69,11 +99,16 @@ class ModelSection:
     """Regular expressions over parameter names: these don't learn."""
     train: tuple[str, ...] = identity((), validator=patterns)
     """Regular expressions over parameter names: only these learn."""
+    lora: LoraSection | None = identity(None, validator=alone)
+    """None: the model's own parameters learn."""
 
 
 @attrs.frozen
 class FrozenSection:
-    """`[frozen.<name>]`: a model that doesn't learn. Its part's `path` left out: the policy as it stood at step 0."""
+    """`[frozen.<name>]`: a model that doesn't learn. Its part's `path` left out: the policy as it stood at step 0.
+
+    With `[model.lora]`, and no dtype or attention of its own, that is the policy with its adapter off: no second model.
+    """
 
     part: Component = identity()
     attention: str = mechanics("auto")

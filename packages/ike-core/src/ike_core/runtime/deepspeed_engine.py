@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
@@ -186,15 +186,12 @@ class DeepSpeedEngine:
     def evaluating(self) -> AbstractContextManager[None]:
         return evaluation_mode(self.model)
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        if self.zero_stage < 3:
-            yield from named_weights(self.names.module)
-            return
-        deepspeed = _deepspeed()
-        parameters = dict(self.names.module.named_parameters())
-        for name, parameter in parameters.items():  # one at a time: a gather holds one full tensor a rank
-            with deepspeed.zero.GatheredParameters([parameter]):
-                yield name, parameter.detach()
+    def weights(self, wanted: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
+        in_pieces = dict(self.names.module.named_parameters()) if self.gathers else {}
+        for name, parameter in in_pieces.items():  # one at a time: a gather holds one full tensor a rank
+            if wanted is None or wanted(name):
+                with _deepspeed().zero.GatheredParameters([parameter]):
+                    yield name, parameter.detach()
         for name, tensor in named_weights(self.names.module):
-            if name not in parameters:
+            if name not in in_pieces and (wanted is None or wanted(name)):
                 yield name, tensor

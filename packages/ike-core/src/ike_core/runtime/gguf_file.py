@@ -1,7 +1,6 @@
 """A model out of a GGUF file, whole: packed weights can be neither trained nor saved."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 
 from ike_core.errors import ConfigError
+from ike_core.runtime.whole_parameters import whole_parameters
 
 
 def load_gguf(file: Path, dtype: torch.dtype, attention: str | None) -> tuple[nn.Module, Mapping[str, Any]]:
@@ -23,8 +23,7 @@ def load_gguf(file: Path, dtype: torch.dtype, attention: str | None) -> tuple[nn
     from transformers import AutoModelForCausalLM, GgufConfig
     from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
-    deals_out = is_deepspeed_zero3_enabled()
-    with _parameters_whole() if deals_out else nullcontext():
+    with whole_parameters():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             file.parent,
             gguf_file=file.name,
@@ -34,7 +33,7 @@ def load_gguf(file: Path, dtype: torch.dtype, attention: str | None) -> tuple[nn
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    if not deals_out:
+    if not is_deepspeed_zero3_enabled():
         return loaded  # type: ignore[no-any-return]
     whole, report = loaded
     weights = dict(whole.state_dict())  # not the OrderedDict itself: transformers 5.23 trips over its metadata
@@ -42,15 +41,3 @@ def load_gguf(file: Path, dtype: torch.dtype, attention: str | None) -> tuple[nn
         None, config=whole.config, state_dict=weights, dtype=dtype, attn_implementation=attention
     )
     return dealt, report
-
-
-@contextmanager
-def _parameters_whole() -> Iterator[None]:
-    """Inside ZeRO-3's init context, but modules made here keep their parameters."""
-    from deepspeed.runtime.zero.partition_parameters import restore_init_context, shutdown_init_context
-
-    shutdown_init_context()
-    try:
-        yield
-    finally:
-        restore_init_context()

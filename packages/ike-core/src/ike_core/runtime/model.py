@@ -10,9 +10,11 @@ import attrs
 from safetensors import SafetensorError
 from torch import nn
 
+from ike_core.adapters import Adapter, holds_adapter
 from ike_core.errors import ConfigError
 from ike_core.interfaces import BuildContext
 from ike_core.runtime.gguf_file import load_gguf
+from ike_core.runtime.merging import merge_adapter
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -22,7 +24,8 @@ class PretrainedModel:
     """Weights of safetensors, or of a GGUF file made whole again; pickled ones are refused."""
 
     path: str
-    """A folder, a .gguf file, or a name on the hub ('owner/name')."""
+    """A folder, a .gguf file, or a name on the hub ('owner/name'). A folder may hold an adapter, as ike saves it and
+    peft does: the model is then its base with the adapter merged in."""
     trust_remote_code: bool = False
     """Run the Python that comes with the model."""
 
@@ -34,6 +37,8 @@ class PretrainedModel:
         to the last name and shape.
         """
         place = self._found()
+        if isinstance(place, Path) and holds_adapter(place):
+            return self._adapted(Adapter.read(place), context)
         attention = None if context.attention == "auto" else context.attention
         try:
             with _without_bars():
@@ -44,6 +49,14 @@ class PretrainedModel:
         except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
             raise ConfigError(self._refusal(error, context.attention)) from error
         self._check(report)
+        return model
+
+    def _adapted(self, adapter: Adapter, context: BuildContext) -> nn.Module:
+        try:
+            model = attrs.evolve(self, path=adapter.base).build(context)
+        except ConfigError as error:
+            raise ConfigError(f"path = {self.path!r} is an adapter, and its base is not to be had: {error}") from error
+        merge_adapter(model, adapter)
         return model
 
     def _load(self, place: Path | str, dtype: Any, attention: str | None) -> tuple[nn.Module, Mapping[str, Any]]:
@@ -64,6 +77,8 @@ class PretrainedModel:
     def _found(self) -> Path | str:
         """A folder or a GGUF file that is there, or a hub name."""
         path = Path(self.path)
+        if path.is_dir() and holds_adapter(path):
+            return path
         if path.is_dir():
             self._check_folder(path)
             return path

@@ -1,6 +1,6 @@
 """The plain engine: torch in one process, no DeepSpeed. Laptops, and the float64 yardstick."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -110,8 +110,10 @@ class TorchEngine:
     def evaluating(self) -> AbstractContextManager[None]:
         return evaluation_mode(self.model)
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        yield from named_weights(self.names.module)
+    def weights(self, wanted: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in named_weights(self.names.module):
+            if wanted is None or wanted(name):
+                yield name, tensor
 
 
 def named_weights(module: nn.Module) -> Iterator[tuple[str, Any]]:
