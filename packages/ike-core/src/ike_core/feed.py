@@ -150,7 +150,7 @@ class Feed:
             self.ordering.epoch(number + 1),
             self.batches.make(lambda position: examples[position], sizes),
             weigh(examples),
-            len(examples),
+            len(indices),
             sum(sizes),
             tuple(examples),
             self._drawn(indices),

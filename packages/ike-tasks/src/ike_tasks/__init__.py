@@ -1,10 +1,13 @@
 """Objectives on packed rows, lean log-probabilities, generation."""
 
+from ike_tasks.bco import BCO
+from ike_tasks.coupled_dpo import CoupledDPO
 from ike_tasks.cross_entropy import CrossEntropy
 from ike_tasks.distillation import Distillation
 from ike_tasks.divergences import ForwardKL, JensenShannon, ReverseKL
 from ike_tasks.dpo import DPO
 from ike_tasks.generate import Generate
+from ike_tasks.kto import KTO
 from ike_tasks.logprobs import target_logprobs, token_loss_sum, weighted_logprob_sum
 from ike_tasks.mixed_loss import MixedLoss
 from ike_tasks.packing import Packed
@@ -17,10 +20,13 @@ from ike_tasks.sft import SFT
 from ike_tasks.teacher_loss import TeacherLoss, teacher_logits
 
 __all__ = [
+    "BCO",
     "CPO",
     "DPO",
+    "KTO",
     "ORPO",
     "SFT",
+    "CoupledDPO",
     "CrossEntropy",
     "Distillation",
     "ForwardKL",

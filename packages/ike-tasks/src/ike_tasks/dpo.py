@@ -13,7 +13,7 @@ from ike_core.context import Context
 from ike_core.step_output import StepOutput
 from ike_tasks.pair_mixture import LOSSES, LossSettings, check_losses, mixed, weights_of
 from ike_tasks.pair_scores import REFERENCE, score_pairs
-from ike_tasks.pairs import pair_mean, pair_output
+from ike_tasks.pairs import logp_metrics, pair_mean, pair_output
 
 
 @attrs.frozen
@@ -48,8 +48,7 @@ class DPO:
         pairs = score_pairs(model, batch, context, ld_alpha=self.ld_alpha, margin_scale=self.margin_scale)
         losses_E = mixed(weights_of(self.loss), pairs, self._settings)
         output = pair_output(losses_E, self.beta * pairs.both_ratios, batch)
-        chosen_E, rejected_E = pairs.logp.detach().unbind(1)
-        logps = {"logps/chosen": pair_mean(chosen_E, batch), "logps/rejected": pair_mean(rejected_E, batch)}
+        logps = {name: pair_mean(value_E, batch) for name, value_E in logp_metrics(pairs.logp).items()}
         return attrs.evolve(output, metrics={**output.metrics, **logps})
 
     @property

@@ -10,7 +10,7 @@ from ike_core.batch import Batch
 from ike_core.context import Context
 from ike_tasks.logprobs import target_logprobs
 from ike_tasks.pair_mixture import Pairs
-from ike_tasks.pairs import pair_lengths, refuse_others
+from ike_tasks.pairs import pair_lengths, pair_logprobs, refuse_others
 from ike_tasks.paths import path_sums
 
 REFERENCE = "reference"
@@ -49,3 +49,13 @@ def length_weights(batch: Batch, *, ld_alpha: float) -> Tensor:
     places_N = torch.arange(paths_N.numel(), device=paths_N.device) - starts_P.index_select(0, paths_N)
     is_within_N = places_N < shorter_P.index_select(0, paths_N)
     return ld_alpha + (1 - ld_alpha) * is_within_N.to(torch.float64)
+
+
+def reference_pairs(batch: Batch, context: Context, *, like: Tensor) -> Tensor:
+    """The reference's log-probabilities of the two answers, [E, 2].
+
+    For a StepObjective's scores: 0 where a gradient is made, since nothing is learned through them.
+    """
+    if torch.is_grad_enabled():
+        return torch.zeros_like(like)
+    return pair_logprobs(context.frozen[REFERENCE], batch).to(like.dtype)

@@ -37,14 +37,25 @@ def pair_output(losses_E: Tensor, rewards_E2: Tensor, batch: Batch) -> StepOutpu
 
     A pair counts as right where the chosen answer's reward is above the other's: a tie does not.
     """
+    values = reward_metrics(rewards_E2)
+    return StepOutput(pair_mean(losses_E, batch), {name: pair_mean(value_E, batch) for name, value_E in values.items()})
+
+
+def reward_metrics(rewards_E2: Tensor) -> dict[str, Tensor]:
+    """What is known of any pairs' rewards, [E] each."""
     chosen_E, rejected_E = rewards_E2.detach().unbind(1)
-    values = {
+    return {
         "accuracy": (chosen_E > rejected_E).to(chosen_E.dtype),
         "margin": chosen_E - rejected_E,
         "rewards/chosen": chosen_E,
         "rewards/rejected": rejected_E,
     }
-    return StepOutput(pair_mean(losses_E, batch), {name: pair_mean(value_E, batch) for name, value_E in values.items()})
+
+
+def logp_metrics(logp_E2: Tensor) -> dict[str, Tensor]:
+    """Log-probabilities of the answers, [E] each."""
+    chosen_E, rejected_E = logp_E2.detach().unbind(1)
+    return {"logps/chosen": chosen_E, "logps/rejected": rejected_E}
 
 
 def refuse_others(batch: Batch) -> None:
