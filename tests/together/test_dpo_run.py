@@ -84,3 +84,12 @@ def test_a_pipeline_without_its_reference_says_what_to_write(layer: Path) -> Non
     config = load_config(layer, "~frozen.reference", "~checkpoint")
     with pytest.raises(ConfigError, match=r"write \[frozen.reference\]"):
         TrainingPipeline(train_forward_step_fn=DPO(), config=config).run()
+
+
+def test_a_users_own_objective_without_its_reference_is_told_what_to_write(layer: Path) -> None:
+    def own(model: Any, batch: Any, context: Any) -> Any:
+        return context.frozen["reference"]
+
+    config = load_config(layer, "~frozen.reference", "~checkpoint")
+    with pytest.raises(ConfigError, match=r"asks for the frozen model 'reference'; write \[frozen.reference\]"):
+        TrainingPipeline(train_forward_step_fn=own, config=config).run()

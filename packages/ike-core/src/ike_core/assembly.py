@@ -23,7 +23,7 @@ from ike_core.evaluation import Evaluation
 from ike_core.evaluations import EvaluationBuilder
 from ike_core.examples import AnyExample
 from ike_core.feed import Feed
-from ike_core.frozen_models import require_frozen
+from ike_core.frozen_models import FrozenModels, require_frozen
 from ike_core.hooks import Hooks
 from ike_core.identity import tell_saved
 from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, StepObjective, World
@@ -159,7 +159,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     module = models.model(pipeline.model)
     datasets = _datasets(pipeline, setup, module, evaluations)
     vocabulary = setup.vocabulary or runtime("modules:vocabulary")(module)
-    frozen = models.frozen(module, given=pipeline.model, collate=collate)
+    frozen = FrozenModels(models.frozen(module, given=pipeline.model, collate=collate))
     engine = models.engine(module, collate.prepare(module), pipeline.optimizer)
     frozen |= models.adapter_off(module, engine)
 
