@@ -110,6 +110,7 @@ class ModelBuilder:
         if self._lora is None or model is None or "path" in section.part.table:
             return False
         is_policy = section.part.uses == model.part.uses and section.dtype is None and section.attention == "auto"
+        is_policy = is_policy and not section.precomputed
         return is_policy and not runtime("lora:whole_names")(policy)
 
     def _frozen(self, name: str, policy: Any, given: Any, collate: Collate) -> Any:

@@ -42,7 +42,7 @@ NEEDS_ONE: frozenset[type] = frozenset({HoldoutSection, LengthSection, Every, So
 
 RESERVED: Mapping[str, frozenset[str]] = {
     "model": frozenset({"freeze", "train", "lora", "activation_checkpointing", "attention"}),
-    "frozen": frozenset({"attention", "dtype"}),
+    "frozen": frozenset({"attention", "dtype", "precomputed"}),
     "evaluate": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
     "inference": frozenset({"files", "limit", "cadence", "processor", "max_tokens", "too_long", "output"}),
     "optimizer": frozenset({"groups", "peak_lr"}),

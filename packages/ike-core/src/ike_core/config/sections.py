@@ -114,6 +114,9 @@ class FrozenSection:
     attention: str = mechanics("auto")
     dtype: Literal["float32", "bfloat16", "float64"] | None = identity(None)
     """Of its parameters; None: those of engine.precision."""
+    precomputed: bool = mechanics(False)
+    """Ask it for the log-probabilities of the run's rows once, before the first step, and keep them in data.cache for
+    later runs with the same weights and rows: no step pays for it, in time or memory."""
 
 
 @attrs.frozen
