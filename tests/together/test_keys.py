@@ -32,6 +32,7 @@ uses = "ike_core.runtime:PretrainedModel"
 path = "model"
 attention = "eager"
 dtype = "bfloat16"
+precomputed = true
 [tokenizer]
 uses = "ike_data:HFTokenizer"
 path = "model"
@@ -162,6 +163,17 @@ count = 3
 [data.valid.own]
 source = { uses = "lab:Rows", count = 2 }
 """
+ADAPTED = """
+[model]
+path = "model"
+[model.lora]
+rank = 8
+alpha = 16.0
+dropout = 0.1
+target_modules = ["q_proj"]
+modules_to_save = ["embed_tokens"]
+variant = "dora"
+"""
 LAB = """
 import attrs
 @attrs.frozen
@@ -177,7 +189,7 @@ class Rows:
 """
 
 PROMISED = """
-run.tags run.notes model.lora.rank model.lora.alpha data.valid.helpful.cadence
+run.tags run.notes data.valid.helpful.cadence
 engine.offload length.patience evaluate.answers.output inference.cadence inference.processor inference.max_tokens
 inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better checkpoint.resume launch.hosts
 launch.hostfile launch.slurm.partition launch.env.NCCL_DEBUG
@@ -222,7 +234,7 @@ def test_every_key_with_code_is_accepted_and_shown_as_it_was_said(run_file: Path
     assert is_part_of(said(RUN), tomli.loads(shown.stdout))
 
 
-@pytest.mark.parametrize("text", [OTHERWISE, OWN_ROWS])
+@pytest.mark.parametrize("text", [OTHERWISE, OWN_ROWS, ADAPTED])
 def test_the_other_of_alternatives_is_accepted_as_well(run_file: Path, text: str) -> None:
     run_file.write_text(text)
     config = load_config(run_file)
@@ -279,7 +291,9 @@ NAMED = {place[: i + 1] for place in known(Sections, ()) for i, part in enumerat
 def test_the_files_leave_no_key_out() -> None:
     """`run.import_from` aside, which ike writes itself."""
     assert "import_from" in attrs.fields_dict(RunSection)
-    assert set(known(Sections, ())) - used(RUN) - used(OTHERWISE) - used(OWN_ROWS) == {("run", "import_from")}
+    assert set(known(Sections, ())) - used(RUN) - used(OTHERWISE) - used(OWN_ROWS) - used(ADAPTED) == {
+        ("run", "import_from")
+    }
 
 
 @pytest.mark.parametrize("key", PROMISED)
