@@ -56,4 +56,26 @@ def test_what_a_run_would_refuse_is_refused(layer: str, tmp_path: Path, capsys) 
     assert command(["prepare", layer, "data.train.max_tokens=2"]) == 3  # a, b and the eos
     said = capsys.readouterr().err
     assert "none of 3 rows can be used" in said
-    assert '"source":"rows.jsonl:1"' in (tmp_path / "cache/ledger.jsonl").read_text()
+    (ledger,) = (tmp_path / "cache").glob("*.ledger.jsonl")
+    assert '"source":"rows.jsonl:1"' in ledger.read_text()
+
+
+def test_stores_have_a_ledger_each(layer: str, write, tmp_path: Path, capsys) -> None:
+    write("rows.jsonl", [{"prompt": "a", "response": "b"}] * 3 + [{"prompt": "a", "response": ""}])
+    for limit in (8, 9):
+        assert command(["prepare", layer, f"data.train.max_tokens={limit}", "data.ledger.budget=0.5"]) == 0
+    said = capsys.readouterr().out
+    ledgers = sorted((tmp_path / "cache").glob("*.ledger.jsonl"))
+    assert [str(ledger) in said for ledger in ledgers] == [True, True]
+    assert ['"source":"rows.jsonl:4"' in ledger.read_text() for ledger in ledgers] == [True, True]
+
+
+def test_a_token_index_is_measured_and_found_by_the_run(layer: str, tmp_path: Path, capsys) -> None:
+    import numpy as np
+
+    np.save(tmp_path / "corpus.npy", np.arange(1, 6, dtype=np.uint16))
+    np.save(tmp_path / "corpus.offsets.npy", np.array([0, 2, 5]))
+    words = ["prepare", layer, str(tmp_path / "corpus.npy"), "data.train.max_tokens=16"]
+    assert [command(words), command(words)] == [0, 0]
+    assert "train data: 2 rows, 2 examples, 5 tokens, 3 supervised" in capsys.readouterr().out
+    assert len(list((tmp_path / "cache").glob("*.in-place"))) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from ike_core import Comparison, DataError, Example, preference_pair, weigh
 from ike_core.interfaces import Holdout
+from ike_data.measuring import TYPECODES
 
 
 @attrs.frozen
@@ -66,7 +67,7 @@ def test_records_of_a_source_are_processed_once_for_all_runs(read, tmp_path, lim
 def test_a_source_that_gives_other_records_than_before_is_refused(read, monkeypatch) -> None:
     read(Squares(5), Numbers())
     monkeypatch.setattr(Squares, "__getitem__", lambda self, index: {"n": [index, 8, 7]})
-    with pytest.raises(DataError, match=r"Squares\[0\]: Numbers .* tokens: number 1 is 8 instead of 0"):
+    with pytest.raises(DataError, match=r"Squares\[0\]: Squares, or Numbers, .* tokens: number 1 is 8 instead of 0"):
         read(Squares(5), Numbers())
 
 
@@ -112,14 +113,15 @@ def test_a_source_gives_records_or_examples_not_both(read) -> None:
         read(Given(({"n": [1, 2]}, EXAMPLES[0])), Numbers())
 
 
-def write_index(folder: Path, documents: list[list[int]]) -> str:
-    """A Megatron index of documents of one sequence each, 2 bytes a token."""
+def write_index(folder: Path, documents: list[list[int]], *, dtype: Any = np.uint16) -> str:
+    """A Megatron index of documents of one sequence each, of int32 or uint16 tokens."""
+    width, code = np.dtype(dtype).itemsize, {np.int32: 4, np.uint16: 8}[dtype]
     lengths = np.array([len(document) for document in documents], np.int32)
-    pointers = (np.cumsum(lengths, dtype=np.int64) - lengths) * 2
-    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1)
+    pointers = (np.cumsum(lengths, dtype=np.int64) - lengths) * width
+    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(documents), len(documents) + 1)
     ends = np.arange(len(documents) + 1, dtype=np.int64)
     (folder / "corpus.idx").write_bytes(header + lengths.tobytes() + pointers.tobytes() + ends.tobytes())
-    (folder / "corpus.bin").write_bytes(b"".join(np.array(document, np.uint16).tobytes() for document in documents))
+    (folder / "corpus.bin").write_bytes(b"".join(np.array(document, dtype).tobytes() for document in documents))
     return str(folder / "corpus.idx")
 
 
@@ -139,7 +141,44 @@ def test_a_token_index_is_read_in_place(read, ledger, tmp_path) -> None:
         "train data: 4 rows, 2 examples, 5 tokens, 3 supervised; 2 rows not used (1 no supervised token, 1 too long)"
     )
     assert isinstance(parts.kept[0].trunk.tokens, memoryview)
-    assert not (tmp_path / "cache").exists()
+    assert parts.largest_token == 11
+    (kept,) = (tmp_path / "cache").glob("*.in-place")
+    assert not list((tmp_path / "cache").glob("*.partial"))
+    assert {file.name for file in kept.iterdir()} == {*TYPECODES, "entries.jsonl", "store.json"}  # no tokens
+
+
+def test_measures_of_a_token_index_are_kept_and_made_anew_for_other_tokens_or_damage(read, tmp_path) -> None:
+    def measured() -> tuple[int, set[float]]:
+        largest = read(write_index(tmp_path, DOCUMENTS), Numbers(), max_tokens=limit).largest_token
+        return largest, {file.stat().st_ctime for file in (tmp_path / "cache").glob("*.in-place/store.json")}
+
+    limit = 0
+    first = measured()
+    assert first[0] == 11
+    assert measured() == first
+    (damaged,) = (tmp_path / "cache").glob("*.in-place/sizes")
+    damaged.write_bytes(b"damaged" * 3)
+    assert measured()[1] != first[1]
+    limit = 2
+    assert measured()[0] == 11  # of what is kept, here the last two
+    DOCUMENTS[3][1] = 12
+    try:
+        assert measured()[0] == 12  # the .bin has changed, not the .idx
+    finally:
+        DOCUMENTS[3][1] = 11
+
+
+@pytest.mark.parametrize(("dtype", "token"), [(np.int32, -1), (np.uint16, 65535)])
+def test_ids_that_no_model_has_are_found_before_the_first_step(read, tmp_path, dtype: Any, token: int) -> None:
+    from ike_core.known_tokens import check_tokens
+
+    file = write_index(tmp_path, [[1, 2], [3, token, 4]], dtype=dtype)
+    if token < 0:
+        with pytest.raises(DataError, match=r"corpus.idx holds token -1; ids are 0 or more"):
+            read(file, Numbers())
+        return
+    with pytest.raises(DataError, match=r"corpus.idx:2: the train data hold token 65535, and the model has 512 embedd"):
+        check_tokens("train", read(file, Numbers()), 512)
 
 
 def test_tokens_and_rows_are_not_one_source(read, write, tmp_path) -> None:

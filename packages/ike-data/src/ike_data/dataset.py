@@ -12,9 +12,11 @@ from ike_data.announcing import Announcer, wait_until_ready
 from ike_data.building import Preparation, Request
 from ike_data.fresh import check_fresh
 from ike_data.holdout import held_out_rows
-from ike_data.in_place import ENTRIES, InPlace, examples_in, measure
+from ike_data.in_place import InPlace, examples_in
 from ike_data.kept import Builder, user_cache
 from ike_data.ledger import Budget, Tally, add_to_ledger
+from ike_data.measures import measured
+from ike_data.measuring import ENTRIES
 from ike_data.store.columns import ColumnFile, map_column
 from ike_data.store.reader import Examples, Store, StoredDataset
 
@@ -101,11 +103,9 @@ def _examples(builder: Builder, place: Path) -> Examples:
         store = builder.store()
         check_fresh(builder.name, store, request)
         return store
-    folder = place / IN_PLACE
-    measure(sources, request.preparation, folder, limit=request.limit)
+    examples = measured(builder, sources, place / IN_PLACE)
     if builder.keeps_ledger:
-        add_to_ledger(builder.budget.ledger, builder.name, folder / ENTRIES)
-    examples = InPlace.open(folder, sources, request.preparation)
+        add_to_ledger(builder.budget.ledger, builder.name, examples.folder / ENTRIES)
     builder.budget.check(examples.tally)
     return examples
 

@@ -1,35 +1,28 @@
 """Examples that are read where they are: token indexes, and a user's Source of examples. No store is made of them.
 
-What must be known without reading them (which fit, how long they are, how much of them is learned) is measured once a
-run, into columns in its folder.
+What must be known without reading them (which fit, how long they are, how much of them is learned) is measured into
+columns (see `ike_data.measures` for how long they last).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
 import attrs
-import orjson
 
-from ike_core.batch import weigh
 from ike_core.errors import DataError
 from ike_core.examples import AnyExample, Comparison, Example, LabelledExample, Skip
 from ike_core.interfaces import Source
 from ike_data.building import Preparation
-from ike_data.ledger import Entry, Tally, lines_of
+from ike_data.ledger import Tally
 from ike_data.lengths import fit
 from ike_data.source_rows import own_source
 from ike_data.sources.formats import TOKEN_INDEXES
-from ike_data.sources.megatron import MegatronIndex
 from ike_data.sources.opening import open_source
 from ike_data.sources.paths import find_files
-from ike_data.sources.token_array import TokenArray
-from ike_data.store.atomic import replace
-from ike_data.store.columns import Column, ColumnFile, map_column
-
-TALLY, ENTRIES = "tally.json", "entries.jsonl"
-_TYPECODES = {"rows": "q", "sizes": "q", "supervised": "d", "pairs": "d"}
+from ike_data.store.columns import Column, map_column
+from ike_data.store.manifest import Manifest
 
 
 def examples_in(files: Sequence[str] | Source) -> tuple[Source, ...]:
@@ -69,10 +62,11 @@ class InPlace:
 
     @classmethod
     def open(cls, folder: Path, sources: tuple[Source, ...], preparation: Preparation) -> "InPlace":
-        """What `measure` has found."""
-        columns = {name: map_column(folder / name, typecode) for name, typecode in _TYPECODES.items()}
-        tally = Tally.of(orjson.loads((folder / TALLY).read_bytes()))
-        return cls(folder=folder, sources=sources, preparation=preparation, tally=tally, **columns)
+        """What `measure` has found. DataError where it is not whole."""
+        manifest = Manifest.read(folder)
+        manifest.check_sizes(folder)
+        columns = {name: map_column(folder / file.name, file.typecode) for name, file in manifest.columns.items()}
+        return cls(folder=folder, sources=sources, preparation=preparation, tally=manifest.tally, **columns)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,12 +75,12 @@ class InPlace:
         """Read from its source, and cut where it is too long."""
         row = self.rows[place]
         number = bisect_right(self._starts, row) - 1
-        given = _example(self.sources[number], row - self._starts[number])
+        given = example_at(self.sources[number], row - self._starts[number])
         if len(given) != self.sizes[place]:
-            fitted, _ = _fitted(given, self.preparation)
-            if isinstance(fitted, Skip) or len(fitted) != self.sizes[place]:
+            short, _ = fitted(given, self.preparation)
+            if isinstance(short, Skip) or len(short) != self.sizes[place]:
                 raise DataError(f"{given.source}: it has {len(given)} tokens, which it had not at the start of the run")
-            given = fitted
+            given = short
         return attrs.evolve(given, index=index)
 
     def size(self, place: int) -> int:
@@ -106,67 +100,8 @@ class InPlace:
         return list(accumulate(map(len, self.sources), initial=0))[:-1]
 
 
-def measure(sources: Sequence[Source], preparation: Preparation, folder: Path, *, limit: int) -> None:
-    """Writes what `InPlace.open` maps; `limit` is of examples, 0: all. DataError where one can't be read."""
-    folder.mkdir(parents=True, exist_ok=True)
-    columns = {name: ColumnFile.open(folder / name, typecode) for name, typecode in _TYPECODES.items()}
-    tally = Tally()
-    with (folder / ENTRIES).open("wb") as ledger:
-        for measured in _measured(sources, preparation, limit):
-            tally.rows += 1
-            entries = [measured.entry] if measured.entry else []
-            tally.count(entries)
-            ledger.writelines(lines_of(entries))
-            if not measured.size:
-                tally.unusable += 1
-                continue
-            tally.examples += 1
-            tally.tokens += measured.size
-            tally.supervised += measured.supervised
-            columns["rows"].append(tally.rows - 1)
-            columns["sizes"].append(measured.size)
-            columns["supervised"].append(measured.supervised)
-            columns["pairs"].append(measured.pairs)
-    for column in columns.values():
-        column.close()
-    replace(folder / TALLY, orjson.dumps(attrs.asdict(tally)))
-
-
-@attrs.frozen
-class _Measured:
-    """One example."""
-
-    size: int
-    """0: it is not kept."""
-    supervised: float = 0.0
-    pairs: float = 0.0
-    entry: Entry | None = None
-
-
-def _measured(sources: Sequence[Source], preparation: Preparation, limit: int) -> Iterator[_Measured]:
-    left = limit or sum(map(len, sources))
-    for source in sources:
-        for index in range(min(left, len(source))):
-            yield _measure_one(source, index, preparation)
-        left -= min(left, len(source))
-
-
-def _measure_one(source: Source, index: int, preparation: Preparation) -> _Measured:
-    if isinstance(source, (MegatronIndex, TokenArray)):  # all of a document is learned
-        size = source.size(index)
-        if size >= 2 and (not preparation.max_tokens or size <= preparation.max_tokens):
-            return _Measured(size, size - 1.0)
-    example = _example(source, index)
-    fitted, unused = _fitted(example, preparation)
-    if isinstance(fitted, Skip):
-        return _Measured(0, entry=Entry(example.source, fitted.reason, tokens=unused))
-    cut = f"{preparation.too_long}: {len(example)} tokens"
-    entry = Entry(example.source, cut, "truncated", unused) if unused else None
-    weights = weigh([fitted])
-    return _Measured(len(fitted), weights["tokens"], weights["pairs"], entry)
-
-
-def _example(source: Source, index: int) -> AnyExample:
+def example_at(source: Source, index: int) -> AnyExample:
+    """With a name of its source. DataError where it is none."""
     example = source[index]
     kind = type(source).__name__
     if not isinstance(example, (Example, Comparison, LabelledExample)):
@@ -174,5 +109,6 @@ def _example(source: Source, index: int) -> AnyExample:
     return example if example.source else attrs.evolve(example, source=f"{kind}[{index}]")
 
 
-def _fitted(example: AnyExample, preparation: Preparation) -> tuple[AnyExample | Skip, int]:
+def fitted(example: AnyExample, preparation: Preparation) -> tuple[AnyExample | Skip, int]:
+    """By the length policy; and how many of its tokens are not used."""
     return fit(example, max_tokens=preparation.max_tokens, too_long=preparation.too_long)

@@ -55,15 +55,16 @@ class Builder:
     def store(self) -> Store:
         """DataError where it can't be made or kept, or more rows are unusable than the budget allows."""
         try:
-            key = self._key()
+            key = self.key()
             store = self._apart(key) if key.reason else self._kept(key)
             self._tell(store.folder)
         except OSError as error:
-            raise DataError(self._unwritable(error)) from error
+            raise DataError(self.unwritable(error)) from error
         self.budget.check(store.manifest.tally)
         return store
 
-    def _key(self) -> Key:
+    def key(self) -> Key:
+        """What the store is called by. DataError where a file can't be read."""
         preparation = self.request.preparation
         return key_of(
             self.request.files,
@@ -101,7 +102,7 @@ class Builder:
                 shutil.rmtree(folder)
             self._remove_abandoned(partial)
             self._build(partial, key)
-            if self._key() != key:
+            if self.key() != key:
                 shutil.rmtree(partial)
                 raise DataError(f"{self.name} data: its files, or the processor's code, changed while rows were read")
             partial.rename(folder)
@@ -172,7 +173,8 @@ class Builder:
             if partial != own and partial.is_dir() and time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
                 shutil.rmtree(partial, ignore_errors=True)
 
-    def _unwritable(self, error: OSError) -> str:
+    def unwritable(self, error: OSError) -> str:
+        """For a DataError."""
         where = error.filename or self.cache
         remedy = "free some space, or set data.cache to a folder on another disk"
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

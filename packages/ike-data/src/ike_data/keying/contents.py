@@ -1,6 +1,7 @@
 """Hashes of files, kept between runs: 100 GB that nobody has touched are not read again at each start."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ class ContentHashes:
             pass  # not known, or not readable: it is read
         content = hash_file(path)
         if _facts(path) == before and time.time() - path.stat().st_mtime > SETTLED_SECONDS:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            replace(known, orjson.dumps({"path": str(path), "facts": before, "hash": content}))
+            with suppress(OSError):  # a cache that can't be written to is told by who writes the store
+                self.folder.mkdir(parents=True, exist_ok=True)
+                replace(known, orjson.dumps({"path": str(path), "facts": before, "hash": content}))
         return content
 
 

@@ -16,8 +16,8 @@ from ike_data.source_rows import is_stream
 from ike_data.sources.paths import find_files
 from ike_data.store.manifest import VERSION
 
-_BUILDING = "ike_data.building"
-"""What reads, fits and packs rows; its source counts as a processor's does."""
+_BUILDING = ("ike_data.building", "ike_data.measuring")
+"""What reads, fits and packs rows, or measures them; its source counts as a processor's does."""
 
 
 @attrs.frozen
@@ -50,10 +50,11 @@ def key_of(
         described = describer.describe(processor, type(processor).__name__)
         contents: list[Any]
         if isinstance(files, (list, tuple)):
-            contents = [[file.name, hashes.of(file.path)] for file in find_files(files)]
+            contents = [[file.name, *map(hashes.of, file.paths)] for file in find_files(files)]
         else:
             contents = [describer.describe(files, type(files).__name__), None if is_stream(files) else len(files)]
-        sources.follow(_BUILDING)
+        for module in _BUILDING:
+            sources.follow(module)
         for kind in sorted(describer.classes, key=lambda kind: (kind.__module__, kind.__qualname__)):
             sources.follow_class(kind)
     except (IndescribableError, NoSourceError) as error:

@@ -51,3 +51,8 @@ def _beneath(folder: Path) -> list[Path]:
 
 def _refuse(error: OSError) -> None:
     raise DataError(f"{error.filename} can't be listed: {error.strerror}") from error
+
+
+def offsets_of(path: Path) -> Path:
+    """Where the documents of an array of tokens are."""
+    return path.with_suffix(".offsets.npy")

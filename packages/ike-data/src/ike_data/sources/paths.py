@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from ike_core.errors import DataError
-from ike_data.sources.folders import folder_files, is_offsets
+from ike_data.sources.folders import folder_files, is_offsets, offsets_of
 from ike_data.sources.formats import KINDS, Format, format_of
 from ike_data.sources.hub import SCHEME, hub_files
 
@@ -31,6 +31,13 @@ class SourceFile:
         if found is None:
             raise DataError(f"{self.path}: not a kind of file that ike reads ({KINDS})")
         return found
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The file, and what a token index has beside it."""
+        if self.format is Format.MEGATRON:
+            return self.path, self.path.with_suffix(".bin")
+        return (self.path, offsets_of(self.path)) if self.format is Format.TOKEN_ARRAY else (self.path,)
 
 
 def find_files(patterns: Sequence[str]) -> tuple[SourceFile, ...]:

@@ -13,6 +13,7 @@ import attrs
 
 from ike_core.errors import DataError
 from ike_core.examples import Example
+from ike_data.sources.folders import offsets_of
 from ike_data.sources.token_documents import check_ends, document, mapped, numbers
 from ike_data.store.columns import Column
 
@@ -39,7 +40,7 @@ class TokenArray:
     @classmethod
     def open(cls, path: Path, name: str) -> "TokenArray":
         """DataError where a file is missing, cut, no array of one dimension, or of another type."""
-        index = path.with_suffix(".offsets.npy")
+        index = offsets_of(path)
         if not index.exists():
             raise DataError(
                 f"{path}: an array of tokens needs {index.name} beside it: where each document starts, and the end"
@@ -67,7 +68,7 @@ class TokenArray:
     def _between(self, place: int) -> tuple[int, int]:
         start, end = self.offsets[place], self.offsets[place + 1]
         if not 0 <= start <= end <= len(self.tokens):
-            raise DataError(f"{self.path.with_suffix('.offsets.npy')}: document {place + 1} is {start:,} to {end:,}")
+            raise DataError(f"{offsets_of(self.path)}: document {place + 1} is {start:,} to {end:,}")
         return start, end
 
 

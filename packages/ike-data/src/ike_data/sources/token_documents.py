@@ -5,9 +5,26 @@ from array import array
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow
+import pyarrow.compute
+
 from ike_core.errors import DataError
 from ike_core.examples import Example, Segment
 from ike_data.store.columns import Column
+
+PIECE = 1 << 24
+"""Tokens looked at together: pages that were read can go again."""
+_ARROW = {
+    "B": pyarrow.uint8(),
+    "H": pyarrow.uint16(),
+    "I": pyarrow.uint32(),
+    "Q": pyarrow.uint64(),
+    "b": pyarrow.int8(),
+    "h": pyarrow.int16(),
+    "i": pyarrow.int32(),
+    "q": pyarrow.int64(),
+}
+"""By typecode."""
 
 
 def mapped(path: Path) -> memoryview:
@@ -19,6 +36,19 @@ def mapped(path: Path) -> memoryview:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error
+
+
+def largest(tokens: Column, *, called: str) -> int:
+    """The highest of some ids, at the memory's speed; 0 where there are none. DataError for one below 0."""
+    found = 0
+    for start in range(0, len(tokens), PIECE):
+        piece = tokens[start : start + PIECE]
+        ids = pyarrow.Array.from_buffers(_ARROW[piece.format], len(piece), [None, pyarrow.py_buffer(piece)])
+        ends = pyarrow.compute.min_max(ids)
+        if ends["min"].as_py() < 0:
+            raise DataError(f"{called} holds token {ends['min']}; ids are 0 or more")
+        found = max(found, ends["max"].as_py())
+    return found
 
 
 def numbers(path: Path, content: memoryview, typecode: str, *, start: int, count: int) -> Column:
