@@ -1,4 +1,4 @@
-"""A hook: any of before_update, after_update, after_evaluate, after_save; called on every rank."""
+"""A hook: any of before_training, before_update, after_update, after_evaluate, after_save; called on every rank."""
 
 import attrs
 

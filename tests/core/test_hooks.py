@@ -76,7 +76,7 @@ def test_a_misspelt_moment_is_refused_with_the_nearest_one() -> None:
 
 
 def test_a_hook_without_any_moment_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hooks\.ema: object has none of before_update"):
+    with pytest.raises(ConfigError, match=r"hooks\.ema: object has none of before_training, before_update"):
         Hooks({"ema": object()})
 
 

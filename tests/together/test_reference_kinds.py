@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ike_core import ConfigError, TrainingError, TrainingPipeline, load_config
-from ike_tasks import DPO, KTO, CoupledDPO
+from ike_core.interfaces import Stateful
+from ike_tasks import DPO, KTO, CoupledDPO, MovingReference
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/squared.toml"
@@ -82,3 +83,63 @@ def test_a_collate_of_ones_own_has_no_place_for_it(stories: Path, tmp_path: Path
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"frozen.reference.precomputed goes with ike's own collates"):
         TrainingPipeline(train_forward_step_fn=DPO(), config=config, collate_fn=lambda rows, vocabulary: {}).run()
+
+
+def stepped(stories: Path, root: Path, objective: Any, *settings: str) -> TrainingPipeline:
+    config = load_config(
+        EXAMPLE, "~checkpoint", f'model.path="{stories}"', f'run.root="{root}"', "batch.examples_per_step=6",
+        'engine.uses="ike_core.runtime:PlainTorch"', "length.steps=3", *SGD, *settings,
+    )  # fmt: skip
+    return TrainingPipeline(train_forward_step_fn=objective, config=config)
+
+
+class Follows:
+    """Notes the sums of the policy's and the reference's first tensor after every update, as they will meet the next step."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float]] = []
+        self.engine: Any = None
+
+    def before_training(self, engine: Any, context: Any) -> None:
+        self.engine = engine
+        self.after_update(None, context)
+
+    def after_update(self, report: Any, context: Any) -> None:
+        (_, policy), *_ = self.engine.weights()
+        (reference, *_) = context.frozen["reference"].parameters()
+        self.seen.append((float(policy.double().sum()), float(reference.double().sum())))
+
+
+def test_a_moving_reference_follows_the_policy_every_so_many_updates(stories: Path, tmp_path: Path) -> None:
+    moving = ['hooks.moving.uses="ike_tasks:MovingReference"', "hooks.moving.share=0.25", "hooks.moving.every_steps=2"]
+    pipeline = stepped(stories, tmp_path / "moving", DPO(beta=0.5), *moving)
+    pipeline.hooks = {"watch": (watch := Follows())}
+    pipeline.run()
+    (start, first), (_, still), (policy, moved), (_, last) = watch.seen
+    assert start == first == still
+    assert moved == pytest.approx(0.25 * policy + 0.75 * start, rel=1e-6)
+    assert last == moved
+    assert abs(policy - start) > 1e-3
+
+
+def test_a_moving_reference_goes_on_from_where_it_was(stories: Path, tmp_path: Path) -> None:
+    """What it keeps is put into the copy before the first step: its loss is not log 2."""
+    hook = MovingReference(share=1.0, every_steps=2)
+    first = stepped(stories, tmp_path / "first", DPO(beta=0.5))
+    first.hooks = {"moving": hook}
+    first.run()
+    assert isinstance(hook, Stateful)
+    another = MovingReference(share=1.0, every_steps=2)
+    another.restore({name: weight.clone() for name, weight in hook.state().items()})
+    second = stepped(stories, tmp_path / "second", DPO(beta=0.5))
+    second.hooks = {"moving": another}
+    second.run()
+    assert lines(tmp_path / "first")[0]["margin"] == pytest.approx(0.0, abs=1e-6)
+    assert abs(lines(tmp_path / "second")[0]["margin"]) > 1e-3
+
+
+@pytest.mark.parametrize("kind", [PRECOMPUTED, "model.lora.rank=4"])
+def test_what_is_no_copy_can_not_move(kind: str, stories: Path, tmp_path: Path) -> None:
+    pipeline = stepped(stories, tmp_path / "run", DPO(), kind, 'hooks.moving.uses="ike_tasks:MovingReference"')
+    with pytest.raises(ConfigError, match=r"frozen\.reference can't move"):
+        pipeline.run()

@@ -11,7 +11,7 @@ from ike_core.context import Context
 from ike_core.errors import ConfigError
 from ike_core.interfaces import Engine, StepReport
 
-MOMENTS = ("before_update", "after_update", "after_evaluate", "after_save")
+MOMENTS = ("before_training", "before_update", "after_update", "after_evaluate", "after_save")
 Call = Callable[..., None]
 
 
@@ -30,6 +30,10 @@ class Hooks:
             moment: tuple((name, methods[moment]) for name, methods in found.items() if moment in methods)
             for moment in MOMENTS
         }
+
+    def before_training(self, engine: Engine, context: Context) -> None:
+        """Once, before the first step of this start; what a checkpoint held has been restored."""
+        self._call("before_training", engine, context)
 
     def before_update(self, engine: Engine, context: Context) -> None:
         """Gradients are complete; the weights are still those that made them."""

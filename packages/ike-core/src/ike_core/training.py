@@ -84,6 +84,7 @@ class TrainingPipeline:
             parts.trackers.finish()
 
     def _run(self, parts: TrainingParts) -> float:
+        parts.hooks.before_training(parts.engine, self.context(self.progress.step))
         self._clock = time.perf_counter()
         loss = math.nan
         self._record(None, parts.cadence.due(0, last=False))

@@ -10,6 +10,7 @@ from ike_tasks.generate import Generate
 from ike_tasks.kto import KTO
 from ike_tasks.logprobs import target_logprobs, token_loss_sum, weighted_logprob_sum
 from ike_tasks.mixed_loss import MixedLoss
+from ike_tasks.moving_reference import MovingReference
 from ike_tasks.packing import Packed
 from ike_tasks.padding import PaddedRows
 from ike_tasks.pairs import pair_lengths, pair_logprobs, pair_mean, pair_output
@@ -33,6 +34,7 @@ __all__ = [
     "Generate",
     "JensenShannon",
     "MixedLoss",
+    "MovingReference",
     "Packed",
     "PaddedRows",
     "ReverseKL",
