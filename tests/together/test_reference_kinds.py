@@ -94,7 +94,7 @@ def stepped(stories: Path, root: Path, objective: Any, *settings: str) -> Traini
 
 
 class Follows:
-    """Notes the sums of the policy's and the reference's first tensor after every update, as they will meet the next step."""
+    """Notes the sums of the policy's and the reference's first tensor as each step will meet them."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, float]] = []
