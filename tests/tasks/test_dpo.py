@@ -217,6 +217,37 @@ def test_tokens_beyond_the_shorter_answer_count_less(vocabulary) -> None:
     assert length_weights(reversed_pair, ld_alpha=0.0).tolist()[-4:] == [1, 0, 0, 1]
 
 
+@pytest.mark.parametrize("collate", COLLATES)
+@pytest.mark.parametrize("is_lean", [True, False])
+def test_pairs_weigh_by_how_near_they_are_to_the_policy(
+    collate, is_lean, new_model, copy_of, logits_alone, vocabulary
+) -> None:
+    """w(y) = exp(mean of log p(token) - log sum of squared p), of both answers multiplied: a constant."""
+    lm = new_model("llama", tied=False)
+    twin, reference = copy_of(lm), copy_of(lm).requires_grad_(False)
+    total, closeness = 0.0, []
+    for prompt, *answers in PAIRS:
+        log_weight, logps = 0.0, []
+        for answer in answers:
+            logp = logits_alone(twin, [*prompt, *answer]).log_softmax(-1)[len(prompt) - 1 : -1]
+            said = logp.gather(1, torch.tensor(answer)[:, None]).squeeze(1)
+            log_weight += (said - logp.exp().square().sum(1).log()).detach().mean().item()
+            logps.append(said.sum())
+        closeness.append(math.exp(log_weight))
+        gap = logps[0] - logps[1] - (logps[0] - logps[1]).detach()
+        total = total - closeness[-1] * logsigmoid(0.1 * gap)
+    total.backward()
+    model = collate.prepare(lm)
+    model.is_lean = is_lean
+    pairs = [preference_pair(*pair) for pair in PAIRS]
+    output = DPO(beta=0.1, wpo=True)(model, collate.collate(pairs, vocabulary), new_context(collate.prepare(reference)))
+    output.terms[0][1].total.backward()
+    assert value(output) == pytest.approx(total.item() / 3, abs=1e-12)
+    assert value(output, "closeness") == pytest.approx(sum(closeness) / 3, abs=1e-12)
+    for ours, theirs in zip(lm.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(ours.grad, theirs.grad, rtol=0, atol=1e-11)
+
+
 def test_orpo_is_cross_entropy_and_odds(said) -> None:
     """p = 0.5 and 0.2: odds 1 and 0.25; -log 0.5 + 0.1 log(1 + 0.25 / 1)."""
     output = said(ORPO(odds_weight=0.1), [(math.log(0.5), math.log(0.2))])
@@ -270,7 +301,7 @@ def test_without_a_reference_the_error_says_what_to_write(new_model, vocabulary)
 
 
 @pytest.mark.parametrize(
-    "objective", [DPO(loss={"sigmoid": 1.0, "sft": 0.1}), DPO(ld_alpha=0.5), ORPO(), SimPO(), CPO()]
+    "objective", [DPO(loss={"sigmoid": 1.0, "sft": 0.1}), DPO(ld_alpha=0.5, wpo=True), ORPO(), SimPO(), CPO()]
 )
 @pytest.mark.parametrize("collate", COLLATES)
 def test_filler_has_a_graph_and_adds_nothing(objective, collate, new_model, copy_of, vocabulary) -> None:
@@ -297,7 +328,7 @@ def test_a_pair_of_weight_zero_changes_nothing(new_model, copy_of, vocabulary) -
 EVERY = [DPO(loss=name, label_smoothing=0.1 if name in SMOOTHED else 0.0) for name in LOSSES]
 
 
-@pytest.mark.parametrize("objective", [*EVERY, DPO(ld_alpha=0.5), ORPO(), SimPO(), CPO()], ids=str)
+@pytest.mark.parametrize("objective", [*EVERY, DPO(ld_alpha=0.5), DPO(wpo=True), ORPO(), SimPO(), CPO()], ids=str)
 def test_nothing_in_a_step_waits_for_the_device(objective, new_model, copy_of, vocabulary, no_waiting) -> None:
     lm = new_model()
     reference = Packed().prepare(copy_of(lm).requires_grad_(False))

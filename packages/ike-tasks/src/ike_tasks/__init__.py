@@ -8,7 +8,7 @@ from ike_tasks.divergences import ForwardKL, JensenShannon, ReverseKL
 from ike_tasks.dpo import DPO
 from ike_tasks.generate import Generate
 from ike_tasks.kto import KTO
-from ike_tasks.logprobs import target_logprobs, token_loss_sum, weighted_logprob_sum
+from ike_tasks.logprobs import logprobs_with_collisions, target_logprobs, token_loss_sum, weighted_logprob_sum
 from ike_tasks.mixed_loss import MixedLoss
 from ike_tasks.moving_reference import MovingReference
 from ike_tasks.packing import Packed
@@ -41,6 +41,7 @@ __all__ = [
     "ScoringModel",
     "SimPO",
     "TeacherLoss",
+    "logprobs_with_collisions",
     "pair_lengths",
     "pair_logprobs",
     "pair_mean",

@@ -36,6 +36,8 @@ class DPO:
     ld_alpha: float = attrs.field(default=1.0, validator=[attrs.validators.ge(0.0), attrs.validators.le(1.0)])
     """Weight of an answer's tokens beyond the length of the shorter one (LD-DPO); 1: all count alike."""
 
+    wpo: bool = False
+    """Weigh each pair by how near its answers are to the policy's own (WPO); no gradient flows through that."""
     margin_scale: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
     """A pair's `margin`, times this, is taken off the chosen answer's reward. 0: margins are not used."""
 
@@ -45,11 +47,13 @@ class DPO:
         check_losses(weights_of(self.loss), self._settings, ld_alpha=self.ld_alpha, known=LOSSES)
 
     def __call__(self, model: nn.Module, batch: Batch, context: Context) -> StepOutput:
-        pairs = score_pairs(model, batch, context, ld_alpha=self.ld_alpha, margin_scale=self.margin_scale)
-        losses_E = mixed(weights_of(self.loss), pairs, self._settings)
+        pairs = score_pairs(model, batch, context, ld_alpha=self.ld_alpha, margin_scale=self.margin_scale, wpo=self.wpo)
+        losses_E, others = mixed(weights_of(self.loss), pairs, self._settings), logp_metrics(pairs.logp)
+        if pairs.closeness is not None:
+            losses_E, others = losses_E * pairs.closeness, {**others, "closeness": pairs.closeness}
         output = pair_output(losses_E, self.beta * pairs.both_ratios, batch)
-        logps = {name: pair_mean(value_E, batch) for name, value_E in logp_metrics(pairs.logp).items()}
-        return attrs.evolve(output, metrics={**output.metrics, **logps})
+        means = {name: pair_mean(value_E, batch) for name, value_E in others.items()}
+        return attrs.evolve(output, metrics={**output.metrics, **means})
 
     @property
     def _settings(self) -> LossSettings:

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from ike_tasks import logits as chunks
 from ike_tasks.head_gradients import HeadGradients
-from ike_tasks.logits import LogitRule, make_logits, pick, spans
+from ike_tasks.logits import LogitRule, make_logits, pick, spans, wide
 from ike_tasks.token_loss import ScoredTokens, TokenLoss, add_up
 
 
@@ -37,9 +37,12 @@ class ScoringHead(nn.Linear):
         targets: Tensor | None = None,
         weights: Tensor | None = None,
         loss: TokenLoss | None = None,
+        *,
+        with_collisions: bool = False,
     ) -> Any:
         """[..., D] -> [..., V].  With targets [N]: [N, D] -> log-probabilities [N], float32 (float64 stays float64).
 
+        `with_collisions`: and the log of the sum of all ids' squared probabilities, [N]; no gradient flows through it.
         With weights [N] and a token loss too: -> [] and [K], the sum of weight * loss, whose gradient is made here and
         now, and the sums of its parts, through which none flows.
         """
@@ -49,8 +52,8 @@ class ScoringHead(nn.Linear):
         if not torch.is_grad_enabled():  # a Function is asked for gradients all the same
             layer = (hidden.detach(), self.weight.detach(), None if self.bias is None else self.bias.detach())
         if loss is None:
-            logp_N: Tensor = _LogProbs.apply(*layer, targets, self.rule)  # type: ignore[no-untyped-call]
-            return logp_N
+            logp_N, collisions_N = _LogProbs.apply(*layer, targets, self.rule, with_collisions)  # type: ignore[no-untyped-call]
+            return (logp_N, collisions_N) if with_collisions else logp_N
         assert weights is not None
         scored = ScoredTokens(targets, weights)
         sums: tuple[Tensor, Tensor] = _LossSum.apply(*layer, scored, loss, self.rule)  # type: ignore[no-untyped-call]
@@ -62,16 +65,24 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, rule: LogitRule
-    ) -> Tensor:
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        rule: LogitRule,
+        with_collisions: bool,
+    ) -> tuple[Tensor, Tensor]:
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         keeps_rows = needs_hidden and not (needs_weight or needs_bias)
-        logp, normalizers, rows = [], [], []
+        logp, normalizers, rows, collisions = [], [], [], [hidden_ND.new_empty(0, dtype=wide(weight_VD))]
         for at in spans(len(targets_N), chunks.CHUNK):
             logits_CV = make_logits(hidden_ND[at], weight_VD, bias_V, rule)
             normalizer_C = logits_CV.logsumexp(1)
             logp.append(pick(logits_CV, targets_N[at]) - normalizer_C)
             normalizers.append(normalizer_C)
+            if with_collisions:
+                collisions.append((2 * logits_CV).logsumexp(1) - 2 * normalizer_C)
             if keeps_rows:  # d logp / d hidden is known up to one factor a row: nothing is left to recompute
                 rows.append(_gradient(logits_CV, normalizer_C, targets_N[at], rule).to(weight_VD.dtype) @ weight_VD)
             del logits_CV  # or two chunks would exist at a time
@@ -80,14 +91,18 @@ class _LogProbs(torch.autograd.Function):
             ctx.save_for_backward(torch.cat(rows))
         elif needs_weight or needs_bias:
             ctx.save_for_backward(hidden_ND, weight_VD, bias_V, targets_N, torch.cat(normalizers))
-        return torch.cat(logp)
+        said = torch.cat(logp), torch.cat(collisions)
+        ctx.mark_non_differentiable(said[1])
+        return said
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+    def backward(
+        ctx: Any, grad_N: Tensor, _: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None, None]:
         if ctx.keeps_rows:
             (rows_ND,) = ctx.saved_tensors
-            return rows_ND * grad_N[:, None].to(rows_ND.dtype), None, None, None, None
+            return rows_ND * grad_N[:, None].to(rows_ND.dtype), None, None, None, None, None
         hidden_ND, weight_VD, bias_V, targets_N, normalizer_N = ctx.saved_tensors
         sums = HeadGradients.zeros(hidden_ND, weight_VD, bias_V, ctx.needs_input_grad)
         for at in spans(len(targets_N), chunks.CHUNK):
@@ -95,7 +110,7 @@ class _LogProbs(torch.autograd.Function):
             gradient_CV = _gradient(logits_CV, normalizer_N[at], targets_N[at], ctx.rule).mul_(grad_N[at, None])
             sums.add(gradient_CV, hidden_ND[at], weight_VD)
             del logits_CV, gradient_CV
-        return (*sums.scaled(None), None, None)
+        return (*sums.scaled(None), None, None, None)
 
 
 class _LossSum(torch.autograd.Function):

@@ -26,6 +26,16 @@ def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
     return logp_N
 
 
+def logprobs_with_collisions(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """`target_logprobs`, and log sum_v p(v)^2 at each target, [N], through which no gradient flows.
+
+    The second is what a token drawn from the model itself has on average: how sure it is of itself there.
+    """
+    prepared(model)
+    logp_N, collisions_N = model(scored=batch, with_collisions=True)
+    return logp_N, collisions_N
+
+
 def weighted_logprob_sum(model: nn.Module, batch: Batch) -> Tensor:
     """Sum of target weight * log p(target), []. For losses that are linear in log-probabilities.
 

@@ -23,6 +23,8 @@ class Pairs:
     """Supervised tokens, [E, 2]."""
     margins: Tensor
     """By how much the chosen answer is better, in rewards, [E]."""
+    closeness: Tensor | None = None
+    """How near each pair is to what the policy itself would say (WPO), [E]; None: it was not asked for."""
 
     @property
     def both_ratios(self) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ike_core.batch import Batch
 from ike_core.context import Context
-from ike_tasks.logprobs import target_logprobs
+from ike_tasks.logprobs import logprobs_with_collisions, target_logprobs
 from ike_tasks.pair_mixture import Pairs
 from ike_tasks.pairs import pair_lengths, pair_logprobs, refuse_others
 from ike_tasks.paths import path_sums
@@ -17,23 +17,38 @@ REFERENCE = "reference"
 """The table `[frozen.reference]`."""
 
 
-def score_pairs(model: nn.Module, batch: Batch, context: Context, *, ld_alpha: float, margin_scale: float) -> Pairs:
+def score_pairs(
+    model: nn.Module, batch: Batch, context: Context, *, ld_alpha: float, margin_scale: float, wpo: bool
+) -> Pairs:
     """Both models' log-probabilities; two forwards."""
     refuse_others(batch)
     weights_N = batch["token_weights"]
     if ld_alpha != 1.0:
         weights_N = weights_N * length_weights(batch, ld_alpha=ld_alpha)
-    logp_E2 = _sums(model, batch, weights_N)
+    closeness_E = None
+    if wpo:
+        logp_N, collisions_N = logprobs_with_collisions(model, batch)
+        closeness_E = _closeness(logp_N.detach() - collisions_N, batch)
+    else:
+        logp_N = target_logprobs(model, batch)
     with torch.no_grad():
-        reference_E2 = _sums(context.frozen[REFERENCE], batch, weights_N)
-    dtype = logp_E2.dtype
-    margins_E = margin_scale * batch["margins"]
-    return Pairs(logp_E2, reference_E2.to(dtype), pair_lengths(batch).to(dtype), margins_E.to(dtype))
+        reference_N = target_logprobs(context.frozen[REFERENCE], batch)
+    logp_E2, reference_E2 = (_sums(values_N, batch, weights_N) for values_N in (logp_N, reference_N.to(logp_N.dtype)))
+    lengths_E2, margins_E = pair_lengths(batch).to(logp_N.dtype), margin_scale * batch["margins"]
+    return Pairs(logp_E2, reference_E2, lengths_E2, margins_E.to(logp_N.dtype), closeness_E)
 
 
-def _sums(model: nn.Module, batch: Batch, weights_N: Tensor) -> Tensor:
-    logp_N = target_logprobs(model, batch)
-    return path_sums(logp_N * weights_N.to(logp_N.dtype), batch).view(-1, 2)
+def _sums(values_N: Tensor, batch: Batch, weights_N: Tensor) -> Tensor:
+    return path_sums(values_N * weights_N.to(values_N.dtype), batch).view(-1, 2)
+
+
+def _closeness(aligned_N: Tensor, batch: Batch) -> Tensor:
+    """exp of the average over tokens of log p(token) - log sum_v p(v)^2, the two answers' multiplied, [E].
+
+    Zhou et al. 2024 (WPO), eq. 2 with sampled alignment, arXiv:2406.11827. 1 is what the policy's own answers have.
+    """
+    sums_E2 = _sums(aligned_N, batch, batch["token_weights"])
+    return (sums_E2 / pair_lengths(batch).clamp(min=1).to(sums_E2.dtype)).sum(1).exp()
 
 
 def length_weights(batch: Batch, *, ld_alpha: float) -> Tensor:

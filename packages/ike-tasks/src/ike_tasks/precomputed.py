@@ -25,8 +25,8 @@ class PrecomputedModel(ScoringModel):
         super().__init__(nn.Identity(), is_lean=False, packing_refusal="")
         self.name = name
 
-    def forward(self, *args: Any, scored: Batch | None = None, token_loss: Any = None, **inputs: Any) -> Any:
-        if scored is None or token_loss is not None or args or inputs:
+    def forward(self, *args: Any, scored: Batch | None = None, **inputs: Any) -> Any:
+        if scored is None or args or any(inputs.values()):
             raise TrainingError(
                 f"frozen.{self.name}: precomputed = true keeps log-probabilities of the rows' own tokens alone, and "
                 "the objective asks the model for more; leave out precomputed"

@@ -57,21 +57,22 @@ class ScoringModel(nn.Module):
         scored: Batch | None = None,
         token_loss: TokenLoss | None = None,
         embedding_noise: EmbeddingNoise | None = None,
+        with_collisions: bool = False,
         **inputs: Any,
     ) -> Any:
         """The model's own call; with `scored`, log-probabilities [N] of the batch's targets.
 
-        With a token loss too, its sum [] and those of its parts [K].
+        With a token loss too, its sum [] and those of its parts [K]; `with_collisions`, what the head says of those.
         """
         if scored is None:
             return self.lm(*args, **inputs)
         with self._noisy(embedding_noise):
             if not self.is_lean:
-                return self._by_full_logits(scored, token_loss)
+                return self._by_full_logits(scored, token_loss, with_collisions=with_collisions)
             hidden_ND = self._hidden(scored)
         head = self._head()
         if token_loss is None:
-            return head(hidden_ND, scored["targets"])
+            return head(hidden_ND, scored["targets"], with_collisions=with_collisions)
         return head(hidden_ND, scored["targets"], scored["target_weights"], token_loss)
 
     def logit_source(self, batch: Batch) -> LogitSource:
@@ -102,10 +103,13 @@ class ScoringModel(nn.Module):
         output = self.lm(**self.inputs(batch))
         return predicting(output if isinstance(output, Tensor) else output.logits, batch)
 
-    def _by_full_logits(self, batch: Batch, loss: TokenLoss | None) -> Tensor | tuple[Tensor, Tensor]:
+    def _by_full_logits(
+        self, batch: Batch, loss: TokenLoss | None, *, with_collisions: bool
+    ) -> Tensor | tuple[Tensor, Tensor]:
         logits_NV = self._full_logits(batch)
         if loss is None:
-            return logprobs_of(logits_NV, batch["targets"])
+            logp_N = logprobs_of(logits_NV, batch["targets"])
+            return (logp_N, collisions_of(logits_NV.detach())) if with_collisions else logp_N
         return sum_of(logits_NV, ScoredTokens(batch["targets"], batch["target_weights"]), loss)
 
     @contextmanager
@@ -164,6 +168,11 @@ def predicting(logits_RTV: Tensor, batch: Batch) -> Tensor:
 def logprobs_of(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
     """log softmax at the targets, in float32 at least.  -> [N]"""
     return pick(logits_NV.to(wide(logits_NV)).log_softmax(1), targets_N)
+
+
+def collisions_of(logits_NV: Tensor) -> Tensor:
+    """log of the sum of all ids' squared probabilities, in float32 at least.  -> [N]"""
+    return (2 * logits_NV.to(wide(logits_NV)).log_softmax(1)).logsumexp(1)
 
 
 def _adopt_head(lm: PreTrainedModel) -> bool:
