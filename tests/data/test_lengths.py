@@ -84,3 +84,12 @@ def test_a_number_that_is_not_finite_is_a_skip(example) -> None:
 def test_a_negative_weight_is_a_skip_since_its_sign_would_cancel_in_the_division(example) -> None:
     reason = "a negative weight: -0.5; weights are 0 or more"
     assert fit(example, max_tokens=0, too_long="skip") == (Skip(reason), len(example))
+
+
+@pytest.mark.parametrize("too_long", ["skip", "truncate_left", "truncate_right"])
+def test_a_pair_whose_prompt_leaves_no_room_is_a_skip_and_never_a_pair_of_nothing(too_long) -> None:
+    """Prompt of 8 tokens, answers of 4 and 2, max_tokens 8: what would be left is log 2 whatever the model says."""
+    item, unused = fit(preference_pair(range(1, 9), [9, 10, 11, 12], [13, 14]), max_tokens=8, too_long=too_long)
+    assert isinstance(item, Skip)
+    assert "14 tokens" in item.reason
+    assert unused == 14

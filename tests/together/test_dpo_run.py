@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from ike_core import ConfigError, TrainingPipeline, load_config
 from ike_tasks import DPO
@@ -93,3 +95,60 @@ def test_a_users_own_objective_without_its_reference_is_told_what_to_write(layer
     config = load_config(layer, "~frozen.reference", "~checkpoint")
     with pytest.raises(ConfigError, match=r"asks for the frozen model 'reference'; write \[frozen.reference\]"):
         TrainingPipeline(train_forward_step_fn=own, config=config).run()
+
+
+def odd_rows(prompt: str = "Tom saw a dog.") -> list[tuple[dict[str, Any], str]]:
+    """Rows as people have them, and what becomes of each: '' is learned from, else the ledger's reason."""
+    said = [{"role": "user", "content": prompt}, {"role": "assistant", "content": "It ran."}]
+    more = [{"role": "user", "content": "And then?"}, {"role": "assistant", "content": "It sat."}]
+    other = [said[0], {"role": "assistant", "content": "It hid."}, *more]
+    elsewhere = [{"role": "user", "content": "Lily saw a cat."}, said[1]]
+    return [
+        ({"prompt": prompt, "chosen": "The dog was big.", "rejected": "A red ball."}, ""),
+        ({"prompt": prompt, "chosen": "The dog was big.", "rejected": ""}, "empty assistant content"),
+        ({"chosen": said, "rejected": elsewhere}, "no prompt in common"),
+        ({"chosen": [*said, *more], "rejected": other}, ""),  # they part before the last turn
+        ({"prompt": prompt, "chosen": "The dog was big and it ran.", "rejected": "The dog was big and red."}, ""),
+        ({"prompt": prompt, "chosen": "The dog.", "rejected": "The dog."}, "the answers are the same"),
+        ({"prompt": "Once upon a time " * 100, "chosen": "Yes.", "rejected": "No."}, "too long"),
+    ]
+
+
+def test_odd_pairs_are_learned_from_or_in_the_ledger(layer: Path, stories: Path, tmp_path: Path) -> None:
+    rows = odd_rows()
+    (tmp_path / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row, _ in rows))
+    (tmp_path / "chat.jinja").write_text(
+        "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    template = ["data.train.processor.template=true", f'tokenizer.chat_template="{tmp_path / "chat.jinja"}"']
+    files = [f'data.train.files=["{tmp_path / "odd.jsonl"}"]', "~data.holdout", "data.train.max_tokens=300"]
+    pipeline = TrainingPipeline(config=load_config(layer, *files, *template, "~checkpoint"))
+    assert math.isfinite(pipeline.run())
+    (ledger,) = (tmp_path / "runs").glob("*/ledger.jsonl")
+    reasons = {int(entry["source"].split(":")[-1]): entry["reason"] for entry in map(json.loads, ledger.open())}
+    unused = {number: reason for number, (_, reason) in enumerate(rows, 1) if reason}
+    assert reasons.keys() == unused.keys()
+    for number, reason in unused.items():
+        assert reasons[number].startswith(reason)
+    assert len(pipeline.parts.feed.dataset) == 3
+    chosen, rejected = pipeline.parts.feed.dataset[2].answers
+    assert pipeline.parts.feed.dataset[2].supervised > sum(chosen.weights) + sum(rejected.weights)  # what they share
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_the_reference_neither_learns_nor_drops(dropout: float, layer: Path, stories: Path, tmp_path: Path) -> None:
+    """Log 2 at the first step where the policy drops nothing, and in evaluation always; its weights stay to the bit."""
+    config = LlamaConfig.from_pretrained(stories, attention_dropout=dropout)
+    model = LlamaForCausalLM.from_pretrained(stories, config=config, attn_implementation="sdpa")
+    settings = ["~checkpoint", f'model.path="{stories}"', "length.steps=3"]
+    pipeline = TrainingPipeline(model=model, config=load_config(layer, *settings))
+    reference = pipeline.parts.frozen["reference"]
+    before = {name: weight.clone() for name, weight in reference.state_dict().items()}
+    pipeline.run()
+    start, first, *_, last = lines(tmp_path / "runs")
+    assert start["valid/holdout/loss"] == pytest.approx(math.log(2), abs=1e-6)
+    assert (first["loss"] == pytest.approx(math.log(2), abs=1e-6)) == (dropout == 0.0)
+    assert last["valid/holdout/loss"] != start["valid/holdout/loss"]
+    assert not reference.training
+    assert all(torch.equal(weight, before[name]) for name, weight in reference.state_dict().items())

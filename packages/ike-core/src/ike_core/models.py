@@ -126,7 +126,7 @@ class ModelBuilder:
             part = attrs.evolve(section.part, table={**policy_part, **section.part.table})
             module = part.build().build(self.context(dtype=section.dtype, attention=section.attention))
         self._grow(module, f"frozen.{name}")
-        return collate.prepare(runtime("freezing:frozen")(module).to(self.world.device))
+        return runtime("freezing:frozen")(collate.prepare(module.to(self.world.device)))
 
     def saved(self, module: Any, engine: Engine, tokenizer: Tokenizer | None) -> SavedModel:
         """What a checkpoint part writes: all of the model, or what was trained beside it."""
