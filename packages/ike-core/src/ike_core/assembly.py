@@ -32,6 +32,7 @@ from ike_core.mixing import Mixture
 from ike_core.models import ModelBuilder, schedules
 from ike_core.objectives import Forward, ObjectiveBuilder, forward_of, two_examples
 from ike_core.ordering import Ordering
+from ike_core.padded_fit import check_padded
 from ike_core.precomputing import precompute
 from ike_core.progress import Progress
 from ike_core.run_setup import RunSetup, set_up
@@ -166,6 +167,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
 
     collate = objectives.checked(collate, objective, engine, frozen, datasets.train, vocabulary, setup.trackers.say)
     batches = objectives.batches(collate, objective, vocabulary, datasets.train, setup.world, pipeline.cut)
+    check_padded(datasets.by_name, batches.ceiling, setup.world)
     batches = precompute(setup, frozen, datasets, batches, engine.place)
     ordering, steps = _order(config, datasets.train)
     is_coupled = isinstance(objective, StepObjective)

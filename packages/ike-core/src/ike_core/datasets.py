@@ -31,6 +31,12 @@ class Datasets:
     evaluate: Mapping[str, Dataset]
     """Of those `[evaluate.<name>]` tables whose part is an objective."""
 
+    @property
+    def by_name(self) -> Mapping[str, Dataset]:
+        """All, each by the name of its table."""
+        valid = {f"valid.{name}": dataset for name, dataset in self.valid.items()}
+        return {"train": self.train, **valid, **{f"evaluate.{name}": data for name, data in self.evaluate.items()}}
+
 
 @attrs.frozen(kw_only=True)
 class DatasetBuilder:

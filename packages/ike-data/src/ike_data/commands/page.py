@@ -18,17 +18,18 @@ _PAGE = Template("""\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
 <style>
-:root { color-scheme: light dark; }
+:root { color-scheme: light dark; --quiet: color-mix(in srgb, CanvasText 65%, Canvas);
+  --warning: light-dark(#8a5a00, #e3b341); }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
-h2 small, h3 { font-weight: normal; color: GrayText; }
+h2 small, h3 { font-weight: normal; color: var(--quiet); }
 h3 { font-size: .85rem; margin: .6rem 0 .2rem; border-top: 1px dashed; }
 pre { font: 13px/1.7 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; }
-pre span { border-right: 1px solid color-mix(in srgb, currentColor 25%, transparent); color: GrayText; }
+pre span { border-right: 1px solid color-mix(in srgb, currentColor 25%, transparent); color: var(--quiet); }
 pre span.learned { color: CanvasText; background: color-mix(in srgb, #2da44e 35%, Canvas); }
-pre span.control { outline: 1px solid; outline-offset: -1px; border-radius: 3px; }
-pre sup { color: #9a6700; }
-.remark { color: #9a6700; margin: .2rem 0; }
+pre span.control { border: 1px solid; border-radius: 3px; padding: 0 1px 2px; margin: 0 1px; }
+pre sup { color: var(--warning); }
+.remark { color: var(--warning); margin: .2rem 0; }
 </style>
 </head>
 <body>
@@ -42,7 +43,7 @@ $rows
 
 def write_page(path: Path, rows: Sequence[RowView]) -> None:
     """DataError where it can't be written."""
-    title = f"{len(rows)} rows as the model sees them"
+    title = "1 row as the model sees it" if len(rows) == 1 else f"{len(rows)} rows as the model sees them"
     page = _PAGE.substitute(title=escape(title), rows="\n".join(line for row in rows for line in _row(row)))
     try:
         path.write_text(page, encoding="utf-8")
