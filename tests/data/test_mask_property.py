@@ -93,6 +93,14 @@ SPELLING = talks(st.one_of(TEXT, SPELT), st.one_of(TEXT, SPELT))
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+def alike(talk: Sequence[Text], number: int) -> list[Text]:
+    """Another conversation, with as many texts and the same white space around them."""
+    return [
+        attrs.evolve(text, core=text.core and f"{number}{place}", thought=text.thought and f"thought {number}")
+        for place, text in enumerate(talk)
+    ]
+
+
 def messages(talk: Sequence[Text], *, words: bool) -> list[dict[str, Any]]:
     """User and assistant in turn."""
     return [
@@ -105,6 +113,7 @@ def messages(talk: Sequence[Text], *, words: bool) -> list[dict[str, Any]]:
 class House:
     """A template with how it heads and ends an answer, and transformers' own reading of it."""
 
+    processor: ChatProcessor
     tokenizer: HFTokenizer
     theirs: Any
     source: str
@@ -135,7 +144,9 @@ class House:
 
     def check(self, talk: Sequence[Text]) -> Any:
         """The example has the ids and the mask of the rendering; a Skip is handed back."""
-        (item,) = ChatProcessor(self.tokenizer).process({"messages": messages(talk, words=False)})
+        before = [alike(talk, number) for number in range(2)]  # what is rendered for them is used for this one
+        rows = [{"messages": messages(said, words=False)} for said in (*before, talk)]
+        *_, (item,) = self.processor.process_block(rows)
         if isinstance(item, Skip):
             return item
         text, spans = self.pieces(talk)
@@ -225,7 +236,9 @@ def house(folder: Path, templates: Path, name: str) -> House:
     file = templates / f"{name}.jinja"
     tokenizer = HFTokenizer(path=str(folder), chat_template=file, template_date="2026-01-31")
     source = file.read_text().replace("strftime_now(", "'31 Jan 2026'.format(")  # the day that the tokenizer is told
-    return House(tokenizer, AutoTokenizer.from_pretrained(str(folder)), source, *TEMPLATES[name])
+    return House(
+        ChatProcessor(tokenizer), tokenizer, AutoTokenizer.from_pretrained(str(folder)), source, *TEMPLATES[name]
+    )
 
 
 def is_true(reason: str, its: House, talk: Sequence[Text]) -> bool:

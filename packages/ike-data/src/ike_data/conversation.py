@@ -47,7 +47,7 @@ class Conversation:
         """
         messages = list(self.messages[:count])
         if speaker:
-            probe = Marker(list(self.marker.said)).text(PROBE, count)
+            probe = Marker(said=list(self.marker.said)).text(PROBE, count)
             messages.append({"role": speaker, "content": probe})
         try:
             rendering = self.template.render(

@@ -8,6 +8,7 @@ import attrs
 
 from ike_data.drafts import Draft
 from ike_data.messages import Talk
+from ike_data.renderings import Renderings
 from ike_data.row_error import RowError
 from ike_data.spans import TurnFinder
 from ike_data.templates import ChatTemplate
@@ -32,8 +33,8 @@ class Drafter:
 
         Raises RowError where one of them can't be placed exactly.
         """
-        finder = self._finders[self.tokenizer.template(has_tools=talk.tools is not None)]
-        rendering = finder.find(talk, list(learned), allows_special=self.special == "allow")
+        renderings = self._renderings[self.tokenizer.template(has_tools=talk.tools is not None)]
+        rendering = renderings.find(talk, list(learned), allows_special=self.special == "allow")
         spans = tuple(zip(rendering.turns, learned.values(), strict=True))
         own = None if self.special == "allow" else rendering.own
         return Draft(rendering.text, spans, own, notes=self._notes(spells=rendering.spells))
@@ -53,9 +54,9 @@ class Drafter:
         return (f"{SPELLS}: {'taken as one' if self.special == 'allow' else 'read as text'}",)
 
     @cached_property
-    def _finders(self) -> Mapping[ChatTemplate, TurnFinder]:
+    def _renderings(self) -> Mapping[ChatTemplate, Renderings]:
         """By template."""
         tokenizer = self.tokenizer
         pattern = tokenizer.encoder.pattern
         templates = {tokenizer.template(has_tools=has_tools) for has_tools in (False, True)}
-        return {template: TurnFinder(template, pattern) for template in templates}
+        return {template: Renderings(TurnFinder(template, pattern)) for template in templates}

@@ -12,8 +12,9 @@ import attrs
 
 from ike_data.messages import REASONING, Message
 from ike_data.row_error import RowError
-from ike_data.templates import GENERATION
 
+GENERATION = ("\U0010fffc", "\U0010fffd")
+"""Stand around what `{% generation %}` blocks give, in a marked rendering: the last two private-use characters."""
 _FIRST = 0xF0000
 _LAST = 0xFFFFD
 _MARK = re.compile("[\U000f0000-\U000ffffd\U0010fffc\U0010fffd]")
@@ -57,11 +58,28 @@ class MarkedText:
         return cls("".join(pieces), tuple(marks))
 
 
+def is_marked(text: str) -> bool:
+    """Whether any of what a row says is in it, or was."""
+    return not text.isascii() and any(_FIRST <= ord(mark.group()) <= _LAST for mark in _MARK.finditer(text))
+
+
+def openings(marked: str) -> Iterator[tuple[str, int | None]]:
+    """Text up to each mark, and which text opens there; None where the mark is another, or it is the end."""
+    position = 0
+    for found in _MARK.finditer(marked):
+        number = ord(found.group()) - _FIRST
+        yield marked[position : found.start()], number // 2 if number <= _LAST - _FIRST and number % 2 == 0 else None
+        position = found.end()
+    yield marked[position:], None
+
+
 @attrs.frozen
 class Said:
     """A text that carries marks."""
 
     text: str
+    core: str
+    """Without the white space at its ends."""
     owner: int
     """The message it belongs to."""
     must_show: bool
@@ -77,6 +95,8 @@ class Said:
 class Marker:
     """Marks the texts of a conversation."""
 
+    is_hollow: bool = False
+    """Whether nothing is left between the marks: what texts say is in `said` alone."""
     said: list[Said] = attrs.field(factory=list)
     """By number; see `Mark.text`."""
     unmarked: list[str] = attrs.field(factory=list)
@@ -88,6 +108,8 @@ class Marker:
 
     def content(self, content: str, owner: int) -> str:
         """What is thought and what is said, each with its own marks. Raises RowError."""
+        if "think>" not in content:
+            return self.text(content, owner)
         pieces = _THINK.split(content)
         said = len(pieces) - 1
         return "".join(
@@ -105,9 +127,12 @@ class Marker:
         opening = _FIRST + 2 * len(self.said)
         if opening + 1 > _LAST:
             raise RowError(f"too many texts to tell apart: more than {len(self.said)}")
-        self.said.append(Said(text, owner, must_show))
-        start = len(text) - len(text.lstrip())
-        return text[:start] + chr(opening) + core + chr(opening + 1) + text[start + len(core) :]
+        self.said.append(Said(text, core, owner, must_show))
+        shown = chr(opening) + ("" if self.is_hollow else core) + chr(opening + 1)
+        if core == text:
+            return shown
+        before, _, behind = text.partition(core)
+        return before + shown + behind
 
     def _message(self, message: Message, owner: int) -> Message:
         marked: Message = {}

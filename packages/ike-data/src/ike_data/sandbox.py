@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ike_core.errors import ConfigError
+from ike_data.rewriting import JOINED, WATCHED, rewritten
 from ike_data.time_limit import Clock, check_operation
+from ike_data.tracer import Tracer
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-_WATCHED = "ike_watched"
 
-
-def sandbox(clock: Clock, opening: str, closing: str) -> "ImmutableSandboxedEnvironment":
+def sandbox(clock: Clock, tracer: Tracer, opening: str, closing: str) -> "ImmutableSandboxedEnvironment":
     """`opening` and `closing` stand around what `{% generation %}` blocks give.
 
     A template can go on for ever by its loops and by what it calls, so both look at the clock.
@@ -57,11 +57,10 @@ def sandbox(clock: Clock, opening: str, closing: str) -> "ImmutableSandboxedEnvi
             return super().call_binop(context, operator, left, right)
 
         def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-            tree = super()._parse(source, name, filename)
-            for loop in list(tree.find_all(nodes.For)):
-                loop.iter = nodes.Filter(loop.iter, _WATCHED, [], [], None, None, lineno=loop.lineno)
-            return tree
+            return rewritten(super()._parse(source, name, filename))
 
     environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    environment.filters[_WATCHED] = clock.watched
+    environment.filters[WATCHED] = clock.watched
+    environment.filters[JOINED] = tracer.concatenated
+    tracer.follow(environment)
     return environment

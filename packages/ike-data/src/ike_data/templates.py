@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ike_core.errors import DataError
+from ike_data.form import Form
+from ike_data.marks import GENERATION
 from ike_data.messages import Message
 from ike_data.row_error import RowError
 from ike_data.sandbox import sandbox
 from ike_data.time_limit import LIMIT_SECONDS, Clock, TooLongError
+from ike_data.traced_text import Trace, Traced, TracedText
+from ike_data.tracer import Tracer
 
 if TYPE_CHECKING:
     from jinja2 import Template
-
-GENERATION = ("\U0010fffc", "\U0010fffd")
-"""Stand around what `{% generation %}` blocks give, in a marked rendering: the last two private-use characters."""
 
 
 @attrs.frozen(eq=False)
@@ -35,6 +36,7 @@ class ChatTemplate:
     today: date | None = None
     """What `strftime_now` tells; None: there is none."""
     _clock: Clock = attrs.field(factory=Clock, init=False, repr=False)
+    _tracer: Tracer = attrs.field(factory=Tracer, init=False, repr=False)
 
     def render(
         self,
@@ -59,11 +61,27 @@ class ChatTemplate:
                 "add_generation_prompt": add_generation_prompt,
             }
             # What Template.render does, but for a copy of all names and a rewritten traceback: half the time of a row.
-            return "".join(template.root_render_func(template.new_context(names, shared=True)))
+            pieces = template.root_render_func(template.new_context(names, shared=True))
+            return "".join(map(TracedText.shown, pieces))
         except TooLongError as error:
             raise DataError(f"the chat template does not end: it ran longer than {LIMIT_SECONDS:g} s") from error
         except Exception as error:  # a template is code: it may raise anything
             raise RowError(f"the chat template refuses it: {type(error).__name__}: {error}") from error
+
+    def traced(self, messages: Sequence[Message], tools: Sequence[Any] | None, texts: Sequence[str]) -> Traced | None:
+        """The rendering of messages with nothing between their marks, as a form for whatever is said.
+
+        `texts`: what is said here, by the number of its marks. None where the template refuses it, or looks into what
+        is said in a way that can't be followed.
+        """
+        self._tracer.trace = trace = Trace(texts)
+        try:
+            marked = self.render(trace.value(messages), tools, marked=True)
+        except RowError:
+            return None
+        finally:
+            self._tracer.trace = None
+        return None if trace.is_lost else Traced(Form.of(marked), tuple(trace.conditions))
 
     def ends_with(self, token: str) -> bool:
         """Whether a token stands behind a plain answer; true where the template refuses to be asked."""
@@ -87,7 +105,7 @@ class ChatTemplate:
         return self._compiled(*GENERATION)
 
     def _compiled(self, opening: str, closing: str) -> "Template":
-        environment = sandbox(self._clock, opening, closing)
+        environment = sandbox(self._clock, self._tracer, opening, closing)
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _refuse
         if self.today is not None:
