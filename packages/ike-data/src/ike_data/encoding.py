@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
+from ike_data.lexicon import Lexicon
 from ike_data.row_error import RowError
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Encoder:
     backend: "Backend"
     control: Mapping[str, int]
     """Spelling -> id of every control token; the token for unknown text is none."""
+    lexicon: Lexicon | None = None
+    """Encodes as the backend does, where that goes word by word."""
 
     @classmethod
     def of(cls, backend: "Backend", control: Mapping[str, int]) -> Self:
@@ -66,11 +69,13 @@ class Encoder:
         copy.post_processor = None
         copy.no_truncation()
         copy.no_padding()
-        return cls(copy, control)
+        return cls(copy, control, Lexicon.of(copy))
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """In one call, on the tokenizer's own threads. What spells a control token is one."""
-        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        encodings: Sequence[Tokens] = (
+            self.lexicon.encode(texts) if self.lexicon else self.backend.encode_batch(texts, add_special_tokens=False)
+        )
         return [Encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
     def encode_plain(self, text: str) -> Encoded:
