@@ -6,7 +6,6 @@ An answer is what a path of a tree says: the trunk and one branch, or all of an 
 from array import array
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
 
 import attrs
 import torch
@@ -14,13 +13,15 @@ from torch import Tensor
 
 from ike_core.examples import AnyExample, Segment
 
+_EMPTY = Segment((), ())
+
 
 @attrs.frozen
 class Answer:
     """What of a batch's targets belongs to it."""
 
     name: int
-    """64 bits of its tokens and of which are supervised: another template, length or text is another name."""
+    """64 bits of its tokens and their weights: another template, length or text is another name."""
     shared: int
     """Targets in the trunk, which the batch holds once for all answers of the example."""
     own: int
@@ -29,15 +30,23 @@ class Answer:
 
 def answers_of(example: AnyExample) -> list[Answer]:
     """In the order of the batch's targets; none where the row's weight is 0, since then nothing is supervised."""
-    if not example.weight:
-        return []
-    trunk, empty = example.trunk, Segment((), ())
+    trunk = example.trunk
     shared = _supervised(trunk, starts=True)
     starts = not len(trunk)
+    branches = example.branches or (_EMPTY,)
     return [
-        Answer(_name(trunk, branch), shared, _supervised(branch, starts=starts))
-        for branch in example.branches or (empty,)
+        Answer(name, shared, _supervised(branch, starts=starts))
+        for name, branch in zip(names_of(example), branches, strict=False)
     ]
+
+
+def names_of(example: AnyExample) -> list[int]:
+    """The names alone, in the same order."""
+    if not example.weight:
+        return []
+    trunk = example.trunk
+    tokens, weights = array("i", trunk.tokens).tobytes(), array("f", trunk.weights).tobytes()
+    return [_name(tokens, weights, branch) for branch in example.branches or (_EMPTY,)]
 
 
 def taken_apart(logp_N: Tensor, examples: Sequence[AnyExample]) -> Iterator[tuple[int, Tensor]]:
@@ -58,9 +67,9 @@ def _supervised(segment: Segment, *, starts: bool) -> int:
     return learned - bool(starts and len(segment) and segment.weights[0])
 
 
-def _name(trunk: Segment, branch: Segment) -> int:
-    tokens = array("i", chain(trunk.tokens, branch.tokens))
-    learned = bytes(map(bool, chain(trunk.weights, branch.weights)))
-    made = blake2b(tokens.tobytes(), digest_size=8)
-    made.update(learned)
+def _name(tokens: bytes, weights: bytes, branch: Segment) -> int:
+    """Of all tokens, then of all their weights: where the trunk ends makes no difference."""
+    made = blake2b(tokens, digest_size=8)
+    for part in (array("i", branch.tokens).tobytes(), weights, array("f", branch.weights).tobytes()):
+        made.update(part)
     return int.from_bytes(made.digest(), "little", signed=True)

@@ -1,6 +1,7 @@
 """Computes what a frozen model says of a run's rows, on all ranks, unless an earlier run has."""
 
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ike_core.batch import Batch
 from ike_core.feed import Batches
 from ike_core.interfaces import Dataset, Say, World
-from ike_tasks.answers_read import answers_of, taken_apart
+from ike_tasks.answers_read import names_of, taken_apart
 from ike_tasks.kept_logprobs import KeptLogprobs, is_whole, write_index, write_part
 from ike_tasks.logprobs import target_logprobs
 from ike_tasks.precomputed import PrecomputedModel, WithLogprobs
@@ -98,8 +99,7 @@ class Precomputing:
 
 def _names(dataset: Dataset, rows: range) -> Iterator[bytes]:
     for row in rows:
-        for answer in answers_of(dataset[row]):
-            yield answer.name.to_bytes(8, "little", signed=True)
+        yield array("q", names_of(dataset[row])).tobytes()
 
 
 def _bytes(tensor: Tensor) -> tuple[bytes, memoryview]:

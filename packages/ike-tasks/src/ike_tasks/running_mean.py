@@ -26,14 +26,20 @@ class RunningMean:
     def after(self, values: Tensor, weights: Tensor) -> "RunningMean":
         """With these as well."""
         values, weights = values.detach().double(), weights.double()
-        return RunningMean(
-            self.total.to(values.device) + (values * weights).sum(), self.weight.to(values.device) + weights.sum()
-        )
+        before = _moved(self.total, values), _moved(self.weight, values)
+        return RunningMean(before[0] + (values * weights).sum(), before[1] + weights.sum())
 
     @property
     def value(self) -> Tensor:
         """The mean; 0 of nothing."""
         return self.total / torch.where(self.weight > 0, self.weight, 1.0)
+
+
+def _moved(scalar: Tensor, like: Tensor) -> Tensor:
+    """Once, after a start: from then on it is there."""
+    if scalar.device == like.device:
+        return scalar
+    return (scalar.pin_memory() if like.is_cuda else scalar).to(like.device, non_blocking=True)
 
 
 Weighed = tuple[Tensor, Tensor]
