@@ -1,8 +1,11 @@
 """Each package in an ordinary script: the examples that use one of them alone."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -37,6 +40,17 @@ def test_ike_tasks_trains_in_a_plain_torch_loop(stories: Path, tmp_path: Path) -
     losses = [float(line.split()[3]) for line in lines]
     assert len(losses) == 5
     assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["preferences_alone", "preferences_trainer"])
+def test_preferences_are_learned_in_a_plain_torch_loop_and_in_transformers_trainer(
+    name: str, stories: Path, tmp_path: Path
+) -> None:
+    lines = run(sys.executable, EXAMPLES / f"{name}.py", stories, cwd=tmp_path)
+    losses = [float(line.split()[3]) for line in lines if line.startswith("step ")]
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-3)  # policy and reference are the same
+    assert len(losses) == 5
+    assert losses[-1] < 0.1
 
 
 def test_ike_ckpt_saves_from_a_plain_torch_loop(tmp_path: Path) -> None:
