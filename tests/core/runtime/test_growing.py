@@ -1,6 +1,7 @@
 """Embeddings that grow for added tokens: what was there stays bit for bit, what is new is its mean."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalL
 
 from ike_core import ConfigError, Vocabulary
 from ike_core.runtime.growing import grow_embeddings
+from ike_core.runtime.modules import saved_model
 
 SMALL = {"vocab_size": 11, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
 GROWN = Vocabulary(size=14, pad=0, added=3)
@@ -53,6 +55,18 @@ def test_a_model_with_room_and_a_tokenizer_that_nothing_was_added_to_change_noth
     model = llama(tied=True)
     assert grow_embeddings(model, vocabulary) is None
     assert model.config.vocab_size == 11
+
+
+def test_what_is_saved_ends_an_answer_where_the_tokenizer_does() -> None:
+    model = llama(tied=True)
+    model.generation_config.eos_token_id = 2
+
+    def ends(eos: int | None) -> Any:
+        tokenizer: Any = SimpleNamespace(vocabulary=Vocabulary(size=14, pad=0, eos=eos))
+        return saved_model(model, None, tokenizer).generation_config.eos_token_id
+
+    assert [ends(2), ends(None), ends(13)] == [2, 2, [2, 13]]
+    assert model.generation_config.eos_token_id == 2
 
 
 def test_a_model_of_ones_own_must_have_the_room() -> None:

@@ -9,7 +9,7 @@ from transformers import GenerationMixin, PreTrainedModel
 
 from ike_core.batch import Vocabulary
 from ike_core.errors import ConfigError
-from ike_core.interfaces import SavedModel
+from ike_core.interfaces import SavedModel, Tokenizer
 from ike_core.spoken import kind_of
 
 
@@ -89,7 +89,7 @@ def vocabulary(module: nn.Module) -> Vocabulary:
     return Vocabulary(size=config.vocab_size, pad=pad, bos=config.bos_token_id, eos=eos)
 
 
-def saved_model(module: nn.Module, weights: Any, tokenizer: Any) -> SavedModel:
+def saved_model(module: nn.Module, weights: Any, tokenizer: Tokenizer | None) -> SavedModel:
     """What a checkpoint part writes of a module; its tensors come from the engine."""
     names: dict[int, str] = {}
     tied: dict[str, str] = {}
@@ -103,7 +103,21 @@ def saved_model(module: nn.Module, weights: Any, tokenizer: Any) -> SavedModel:
     return SavedModel(
         weights=weights,
         config=config,
-        generation_config=module.generation_config if isinstance(module, GenerationMixin) else None,
+        generation_config=_generation_config(module, tokenizer),
         tokenizer=tokenizer,
         tied=tied,
     )
+
+
+def _generation_config(module: nn.Module, tokenizer: Tokenizer | None) -> Any:
+    """The model's own, with the tokenizer's end among its ends: `generate` stops where the model was taught to stop."""
+    if not isinstance(module, GenerationMixin):
+        return None
+    own = module.generation_config
+    end = None if tokenizer is None else tokenizer.vocabulary.eos
+    ends = own.eos_token_id if isinstance(own.eos_token_id, list) else [own.eos_token_id]
+    if end is None or end in ends:
+        return own
+    extended = copy.deepcopy(own)
+    extended.eos_token_id = [*(token for token in ends if token is not None), end]
+    return extended
