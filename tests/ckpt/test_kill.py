@@ -27,7 +27,9 @@ def save(step, during=lambda number: None):
             during(number)
             yield f"w{number}", torch.full((1000,), float(step))
     model = SavedModel(weights=weights, config=None, generation_config=None, tokenizer=None)
-    SafetensorsStore(keep_last=1).save(run, model=model, progress=Progress(step=step), final=False, facts={})
+    SafetensorsStore(keep_last=1).save(
+        run, model=model, state=None, progress=Progress(step=step), final=False, facts={}
+    )
 
 save(2)
 if kind == "kill":

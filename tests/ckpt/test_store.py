@@ -21,7 +21,12 @@ from ike_core.progress import Drawn, Progress
 class Alone:
     """The World of one process."""
 
+    rank: int = 0
+    size: int = 1
     is_first: bool = True
+
+    def gather(self, value: Any) -> list[Any]:
+        return [self.broadcast(value)]
 
     def broadcast(self, value: Any) -> Any:
         return json.loads(json.dumps(value))
@@ -46,7 +51,8 @@ MODEL = model_of({"w": torch.ones(3)})
 def save(
     store: SafetensorsStore, run: Path, step: int, model: SavedModel | None = MODEL, *, final: bool = False
 ) -> Path:
-    return store.save(run, model=model, progress=Progress(step=step, epoch=0.5, examples=9), final=final, facts={})
+    progress = Progress(step=step, epoch=0.5, examples=9)
+    return store.save(run, model=model, state=None, progress=progress, final=final, facts={})
 
 
 def steps(run: Path) -> list[str]:
@@ -58,19 +64,20 @@ def test_the_store_is_a_checkpoint_store() -> None:
 
 
 def test_it_names_the_run(tmp_path) -> None:
-    file_id = SafetensorsStore().create_fileid("dpo", tmp_path, Alone())
-    assert file_id.startswith("dpo-")
-    assert (tmp_path / file_id / "owner.json").is_file()
+    opened = SafetensorsStore().open_run("dpo", tmp_path, Alone(), identity="abc")
+    assert opened.file_id.startswith("dpo-")
+    assert opened.step is None
+    assert json.loads((tmp_path / opened.file_id / "owner.json").read_text())["identity"] == "abc"
+    opened.release()
 
 
 def test_a_step_holds_model_tokenizer_and_progress(tmp_path) -> None:
     counts = {"epoch": 1.5, "examples": 4000, "tokens": 10**6, "supervised_tokens": 2.5, "skipped": 1}
     progress = Progress(step=500, **counts, sources={"math": Drawn(3, 70, 2.5)})
-    folder = SafetensorsStore().save(
-        tmp_path, model=MODEL, progress=progress, final=True, facts={"fingerprint": "abc", "versions": {"torch": "2"}}
-    )
+    facts = {"fingerprint": "abc", "versions": {"torch": "2"}}
+    folder = SafetensorsStore().save(tmp_path, model=MODEL, state=None, progress=progress, final=True, facts=facts)
     assert folder == tmp_path / "step-000500"
-    assert steps(folder) == ["model", "progress.json"]
+    assert steps(folder) == ["manifest.json", "model", "progress.json"]
     assert steps(folder / "model") == ["model.safetensors", "tokenizer.json"]
     assert json.loads((folder / "progress.json").read_text()) == {
         "step": 500, **counts, "sources": {"math": {"examples": 3, "tokens": 70, "supervised_tokens": 2.5}},
@@ -79,17 +86,19 @@ def test_a_step_holds_model_tokenizer_and_progress(tmp_path) -> None:
 
 
 def test_a_step_without_a_model_has_its_progress(tmp_path) -> None:
-    assert steps(save(SafetensorsStore(), tmp_path, 3, None)) == ["progress.json"]
+    assert steps(save(SafetensorsStore(), tmp_path, 3, None)) == ["manifest.json", "progress.json"]
 
 
 def test_facts_can_not_hide_the_runs_counts(tmp_path) -> None:
     with pytest.raises(CheckpointError, match="can't be called step"):
-        SafetensorsStore().save(tmp_path, model=None, progress=Progress(), final=False, facts={"step": 7})
+        SafetensorsStore().save(tmp_path, model=None, state=None, progress=Progress(), final=False, facts={"step": 7})
 
 
 def test_a_number_that_json_has_not_fails_the_save(tmp_path) -> None:
     with pytest.raises(CheckpointError, match="step-000000 was not saved"):
-        SafetensorsStore().save(tmp_path, model=None, progress=Progress(), final=False, facts={"best": float("nan")})
+        SafetensorsStore().save(
+            tmp_path, model=None, state=None, progress=Progress(), final=False, facts={"best": float("nan")}
+        )
     assert steps(tmp_path) == []
 
 
@@ -172,8 +181,9 @@ def test_a_step_that_is_removed_does_not_look_complete_while_it_goes(tmp_path, m
 
 
 def test_a_step_that_can_not_be_removed_is_told_apart_from_one_that_was_not_saved(tmp_path, monkeypatch) -> None:
-    def busy(path: Path) -> None:
-        raise OSError(16, "Device or resource busy")
+    def busy(path: Path, *, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(16, "Device or resource busy")
 
     save(SafetensorsStore(keep_last=1), tmp_path, 1)
     monkeypatch.setattr("ike_ckpt.disk.shutil.rmtree", busy)
@@ -231,7 +241,7 @@ def test_everything_is_flushed_before_the_name_is_given(tmp_path, monkeypatch) -
     named = events.index("rename step-000001")
     partial = "flush step-000001.partial"
     assert {partial, f"{partial}/model", f"{partial}/model/model.safetensors", f"{partial}/model/tokenizer.json",
-            f"{partial}/progress.json"} <= set(events[:named])  # fmt: skip
+            f"{partial}/progress.json", f"{partial}/manifest.json.partial"} <= set(events[:named])  # fmt: skip
     assert "flush ." in events[named:]
 
 

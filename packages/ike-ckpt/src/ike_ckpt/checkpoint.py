@@ -10,7 +10,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ike_ckpt.fileid import check_name
 from ike_ckpt.ranks import ScriptRanks
-from ike_ckpt.steps import step_folder, write_step
+from ike_ckpt.steps import StepContents, step_folder, write_step
 from ike_core.errors import CheckpointError
 from ike_core.interfaces import SavedModel
 
@@ -32,7 +32,7 @@ def save_checkpoint(model: nn.Module, *, file_id: str, step: int = 0, root: str 
     ranks, target = ScriptRanks(), step_folder(Path(root) / file_id, step)
     if ranks.broadcast(target.exists()):
         raise CheckpointError(f"{target} is there already; give another step=, or a new file_id (create_fileid())")
-    write_step(ranks, target, _saved(_unwrapped(model)), None, keep_last=None)
+    write_step(ranks, target, StepContents(model=_saved(_unwrapped(model))), keep_last=None)
     return target
 
 

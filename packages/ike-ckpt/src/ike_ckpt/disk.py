@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,18 @@ REPLACED = ".replaced"
 """Ends the name of a whole folder while another takes its place."""
 
 
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Gives `<folder>.partial` to write into; on success it is flushed to disk and becomes `folder`.
+def partial_of(folder: Path) -> Path:
+    """Where a folder is written before it has its name."""
+    return folder.with_name(folder.name + PARTIAL)
+
+
+def put_in_place(folder: Path) -> None:
+    """What lies in `<folder>.partial` is flushed to disk and becomes `folder`.
 
     A folder of that name stays until the new one is complete. What a killed process left is cleared by `recover`.
     """
-    partial = folder.with_name(folder.name + PARTIAL)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        flush(partial)
-        _put_in_place(partial, folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def _put_in_place(partial: Path, folder: Path) -> None:
+    partial = partial_of(folder)
+    flush(partial)
     replaced = folder.with_name(folder.name + REPLACED)
     if folder.exists():
         folder.rename(replaced)
@@ -44,7 +37,7 @@ def remove_whole(folder: Path) -> None:
     """Removes a complete folder so that a kill halfway leaves nothing that looks complete."""
     if not folder.exists():
         return
-    partial = folder.with_name(folder.name + PARTIAL)
+    partial = partial_of(folder)
     folder.rename(partial)
     shutil.rmtree(partial)
 

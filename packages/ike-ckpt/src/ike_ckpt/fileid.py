@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ike_ckpt.disk import sync_folder, write_json
+from ike_ckpt.owner import FILE, now
 from ike_ckpt.ranks import ScriptRanks, Speaks, agree
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -29,7 +30,9 @@ def create_for(ranks: Speaks, name: str, root: Path) -> str:
     if ranks.is_first:
         try:
             check_name(name, "a run's name")
-            file_id = _make_folder(name, root)
+            folder = new_folder(name, root)
+            _write_owner(folder)
+            file_id = folder.name
         except (OSError, ValueError) as error:
             problem = f"no folder could be made for run {name!r} in {root.absolute()}: {error}"
     agree(ranks, problem)
@@ -44,29 +47,29 @@ def check_name(name: str, what: str) -> None:
         raise ValueError(f"{what} is letters, digits, '.', '_' and '-', the first a letter or digit; got {name!r}")
 
 
-def _make_folder(name: str, root: Path) -> str:
+def new_folder(name: str, root: Path) -> Path:
+    """Makes `root/<name>-<UTC time>-<random>`, which nobody else has."""
     root.mkdir(parents=True, exist_ok=True)
     started = datetime.now(UTC)
     while True:
         # 32 random bits: two starts in one second differ; `mkdir` settles the rest, on a shared disk too
-        file_id = f"{name}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+        folder = root / f"{name}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
         try:
-            (root / file_id).mkdir()
+            folder.mkdir()
         except FileExistsError:
             continue
-        _write_owner(root / file_id, started)
         sync_folder(root)
-        return file_id
+        return folder
 
 
-def _write_owner(folder: Path, started: datetime) -> None:
-    """Who runs here. A run is alive as long as its heartbeat moves."""
-    now = started.isoformat(timespec="seconds")
+def _write_owner(folder: Path) -> None:
+    """Of a script: who made the folder. A pipeline's run has an `Owner`, which also beats."""
+    started = now()
     owner = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "job": os.environ.get("SLURM_JOB_ID", ""),
-        "started": now,
-        "heartbeat": now,
+        "started": started,
+        "heartbeat": started,
     }
-    write_json(folder / "owner.json", owner)
+    write_json(folder / FILE, owner)

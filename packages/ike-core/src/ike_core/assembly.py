@@ -26,7 +26,7 @@ from ike_core.feed import Feed
 from ike_core.frozen_models import FrozenModels, require_frozen
 from ike_core.hooks import Hooks
 from ike_core.identity import tell_saved
-from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, StepObjective, World
+from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, Stateful, StepObjective, World
 from ike_core.mixed_dataset import MixedDataset
 from ike_core.mixing import Mixture
 from ike_core.models import ModelBuilder, schedules
@@ -35,6 +35,7 @@ from ike_core.ordering import Ordering
 from ike_core.padded_fit import check_padded
 from ike_core.precomputing import precompute
 from ike_core.progress import Progress
+from ike_core.resumption import saved_state, stateful_parts, take_up
 from ike_core.run_setup import RunSetup, set_up
 from ike_core.self_check import check_cut
 from ike_core.shares import order_of
@@ -62,6 +63,10 @@ class TrainingParts:
     frozen: Mapping[str, Any]
     vocabulary: Vocabulary
     saved_model: SavedModel
+    stateful: Mapping[str, Stateful]
+    """What outlives a step, by its table."""
+    start: Progress
+    """How far the run was when it was taken up; the start of a new one."""
 
     @property
     def world(self) -> World:
@@ -132,8 +137,9 @@ class TrainingParts:
         if store is None:
             return None
         model = self.saved_model if store.exports(final=final) else None
+        state = saved_state(self.engine, self.stateful)
         facts = {"fingerprint": self.config.fingerprint(), "versions": self.setup.versions}
-        folder = store.save(self.setup.folder, model=model, progress=progress, final=final, facts=facts)
+        folder = store.save(self.setup.folder, model=model, state=state, progress=progress, final=final, facts=facts)
         tell_saved(folder, self.world)
         self.trackers.say(f"saved {folder}")
         return folder
@@ -171,6 +177,8 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     batches = precompute(setup, frozen, datasets, batches, engine.place)
     ordering, steps = _order(config, datasets.train)
     is_coupled = isinstance(objective, StepObjective)
+    hooks = _hooks(pipeline, setup)
+    stateful = stateful_parts(objective, hooks.hooks)
     parts = TrainingParts(
         setup=setup,
         engine=engine,
@@ -188,10 +196,12 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         evaluations=evaluations.build(
             objective, datasets, batches, vocabulary, positions=runtime("modules:positions")(module)
         ),
-        hooks=_hooks(pipeline, setup),
+        hooks=hooks,
         frozen=frozen,
         vocabulary=vocabulary,
         saved_model=models.saved(module, engine, setup.tokenizer),
+        stateful=stateful,
+        start=take_up(setup.store, setup.opened.step, engine, stateful, setup.world),
     )
     for schedule in parts.schedules.values():
         schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step

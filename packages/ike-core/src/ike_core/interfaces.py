@@ -13,6 +13,7 @@ import attrs
 from ike_core.batch import Batch, Vocabulary
 from ike_core.context import Context
 from ike_core.examples import AnyExample, Example, Skip
+from ike_core.fragments import Counters, Fragment, SavedFragments
 from ike_core.mean import Mean
 from ike_core.progress import Progress
 from ike_core.step_output import StepOutput
@@ -407,6 +408,21 @@ class Engine(Protocol):
         """
         ...
 
+    def fragments(self) -> Iterator[Fragment]:
+        """This rank's pieces of masters, moments, frozen parameters and buffers: all ranks' together are the state.
+
+        Not collective. CheckpointError for an optimizer whose state can't be cut into pieces.
+        """
+        ...
+
+    def counters(self) -> Counters:
+        """The numbers that go with them; not collective. Of this rank's parameters: the ranks' are merged by name."""
+        ...
+
+    def restore(self, saved: SavedFragments) -> None:
+        """Collective: the state becomes the saved one, whatever ranks and stage it comes from."""
+        ...
+
 
 @runtime_checkable
 class EnginePart(Protocol):
@@ -475,18 +491,67 @@ class SavedModel:
     """With `save_pretrained(folder)` for adapter_config.json, where the weights are an adapter's, in peft's names."""
 
 
+@attrs.frozen(kw_only=True)
+class SavedState:
+    """What a checkpoint part writes into `state/`: what a run needs to go on, of this rank."""
+
+    fragments: Callable[[], Iterator[Fragment]]
+    """See `Engine.fragments`."""
+    counters: Callable[[], Counters]
+    """See `Engine.counters`."""
+    parts: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """What Stateful parts keep, alike on every rank, by their table: `objective`, `hooks.ema`."""
+
+
+@attrs.frozen(kw_only=True)
+class LoadedStep:
+    """A step that is gone on from."""
+
+    fragments: SavedFragments
+    progress: Progress
+    facts: Mapping[str, Any]
+    """All of progress.json."""
+    parts: Mapping[str, Mapping[str, Any]]
+    """See `SavedState.parts`."""
+
+
+@attrs.frozen(kw_only=True)
+class OpenedRun:
+    """A run's folder, this job's own."""
+
+    file_id: str
+    step: Path | None
+    """The step folder to go on from; None: from the start."""
+    note: str
+    """One line: what is gone on with and why; '' where there is nothing to say."""
+    release: Callable[[], None]
+    """Others may join the run from then on; may be called again."""
+
+
 @runtime_checkable
 class CheckpointStore(Protocol):
-    """`[checkpoint]`: names the run, and keeps it."""
+    """`[checkpoint]`: names the run, keeps it, and finds it again."""
 
-    def create_fileid(self, name: str, root: Path, world: World) -> str:
-        """Collective: rank 0 makes the id and the folder `root/<id>` with its owner file; every rank receives it."""
+    def open_run(self, name: str, root: Path, world: World, *, identity: str) -> OpenedRun:
+        """Collective: rank 0 makes the id and the folder `root/<id>` with its owner file, or finds the run to go on
+        with; every rank receives it. `identity`: of all that changes an update; '' where nothing is learned."""
+        ...
+
+    def load(self, step: Path) -> LoadedStep:
+        """Collective: verified, whatever ranks wrote it."""
         ...
 
     def save(
-        self, folder: Path, *, model: SavedModel | None, progress: Progress, final: bool, facts: Mapping[str, Any]
+        self,
+        folder: Path,
+        *,
+        model: SavedModel | None,
+        state: SavedState | None,
+        progress: Progress,
+        final: bool,
+        facts: Mapping[str, Any],
     ) -> Path:
-        """Collective: `folder/step-000500`, whole or absent. `model` None: this step keeps no `model/`.
+        """Collective: `folder/step-000500`, whole or absent. None: this step keeps no `model/`, or no `state/`.
 
         `facts` are JSON values for progress.json (config fingerprint, versions). Then what `keep_last` no longer
         keeps is removed. Returns the step's folder.

@@ -15,8 +15,8 @@ from ike_core.config import Config
 from ike_core.config.component import Component
 from ike_core.door import runtime
 from ike_core.errors import ConfigError
-from ike_core.identity import own_fileid, tell_launcher
-from ike_core.interfaces import CheckpointStore, EnginePart, RunFacts, Tokenizer, World
+from ike_core.identity import own_run, tell_launcher
+from ike_core.interfaces import CheckpointStore, EnginePart, OpenedRun, RunFacts, Tokenizer, World
 from ike_core.trackers import Trackers
 
 PACKAGES = ("ike-core", "torch", "deepspeed", "transformers")
@@ -29,12 +29,17 @@ class RunSetup:
     config: Config
     engine_part: EnginePart
     world: World
-    file_id: str
+    opened: OpenedRun
     folder: Path
     store: CheckpointStore | None
     """None: nothing is saved."""
     trackers: Trackers
     tokenizer: Tokenizer | None
+
+    @property
+    def file_id(self) -> str:
+        """The run's."""
+        return self.opened.file_id
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -76,8 +81,9 @@ def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
     store: CheckpointStore | None = None
     if config.checkpoint is not None and _is_there(config.checkpoint):
         store = config.checkpoint.build()
-    file_id = (own_fileid if store is None else store.create_fileid)(config.run.name, config.run.root, world)
-    folder = config.run.root / file_id
+    identity = config.identity_fingerprint() if trains else ""
+    opened = (own_run if store is None else store.open_run)(config.run.name, config.run.root, world, identity=identity)
+    folder = config.run.root / opened.file_id
     tell_launcher(folder, world)
     if world.is_first:
         (folder / "config.toml").write_text(config.to_toml())
@@ -86,11 +92,13 @@ def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
         trackers.say(
             "nothing will be saved: [checkpoint] needs ike-ckpt, which is not installed (pip install ike-ckpt)"
         )
+    if opened.note:
+        trackers.say(opened.note)
     return RunSetup(
         config=config,
         engine_part=engine_part,
         world=world,
-        file_id=file_id,
+        opened=opened,
         folder=folder,
         store=store,
         trackers=trackers,

@@ -65,6 +65,8 @@ class TrainingPipeline:
         """Collective when first asked for: everything the run is made of."""
         if self._parts is None:
             self._parts = assemble_training(self)
+            self.progress = self._parts.start
+            self._tokens_logged = self.progress.tokens
         return self._parts
 
     @property
@@ -82,12 +84,14 @@ class TrainingPipeline:
             return self._run(parts)
         finally:
             parts.trackers.finish()
+            parts.setup.opened.release()
 
     def _run(self, parts: TrainingParts) -> float:
         parts.hooks.before_training(parts.engine, self.context(self.progress.step))
         self._clock = time.perf_counter()
         loss = math.nan
-        self._record(None, parts.cadence.due(0, last=False))
+        if self.progress.step == 0:
+            self._record(None, parts.cadence.due(0, last=False))
         for step in parts.feed.steps(self.progress.step, parts.steps):
             report = step_report(self, self.train_step(step))
             self.progress = self._after(step, report)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ike_core.batch import Batch
 from ike_core.errors import ConfigError
+from ike_core.fragments import Counters, Fragment, SavedFragments
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.deepspeed_config import deepspeed_config, refuse
 from ike_core.runtime.deepspeed_release import release_with
@@ -30,6 +31,8 @@ from ike_core.runtime.placement import place
 from ike_core.runtime.seeds import seed_dropout
 from ike_core.runtime.torch_engine import TorchEngine, named_weights, replica
 from ike_core.runtime.torch_world import TorchWorld, has_gpu
+from ike_core.runtime.training_state import TrainingState
+from ike_core.runtime.zero_pieces import refresh, training_state
 
 
 @attrs.frozen
@@ -195,3 +198,18 @@ class DeepSpeedEngine:
         for name, tensor in named_weights(self.names.module):
             if name not in in_pieces and (wanted is None or wanted(name)):
                 yield name, tensor
+
+    def fragments(self) -> Iterator[Fragment]:
+        return self._training_state().fragments()
+
+    def counters(self) -> Counters:
+        return self._training_state().counters()
+
+    def restore(self, saved: SavedFragments) -> None:
+        self._training_state().restore(saved)
+        refresh(self.model, self.zero_stage)
+
+    def _training_state(self) -> TrainingState:
+        return training_state(
+            self.model, self.names.module, self.zero_stage, rank=self.world.rank, ranks=self.world.size
+        )

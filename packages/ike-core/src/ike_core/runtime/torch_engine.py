@@ -10,14 +10,17 @@ from torch import Tensor, nn
 
 from ike_core.batch import Batch
 from ike_core.errors import ConfigError
+from ike_core.fragments import Counters, Fragment, SavedFragments
 from ike_core.interfaces import EngineSettings, ParameterNames, UpdateReport
 from ike_core.runtime.dtypes import DTYPES
 from ike_core.runtime.evaluation_mode import evaluation_mode
 from ike_core.runtime.gradients import gradient_norm, poisoned
 from ike_core.runtime.learning_rates import peaks_of, set_learning_rates
+from ike_core.runtime.pieces import saved_buffers, whole_pieces, whole_stills
 from ike_core.runtime.placement import place
 from ike_core.runtime.seeds import seed_dropout
 from ike_core.runtime.torch_world import TorchWorld
+from ike_core.runtime.training_state import TrainingState
 
 
 @attrs.frozen
@@ -115,16 +118,26 @@ class TorchEngine:
             if wanted is None or wanted(name):
                 yield name, tensor
 
+    def fragments(self) -> Iterator[Fragment]:
+        return self._training_state().fragments()
+
+    def counters(self) -> Counters:
+        return self._training_state().counters()
+
+    def restore(self, saved: SavedFragments) -> None:
+        self._training_state().restore(saved)
+
+    def _training_state(self) -> TrainingState:
+        assert self.optimizer is not None
+        pieces = whole_pieces(self.names.module, self.optimizer)
+        stills = whole_stills(self.names.module, [piece.name for piece in pieces])
+        return TrainingState(pieces=pieces, stills=stills, optimizer=self.optimizer, rank=0, ranks=1)
+
 
 def named_weights(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Parameters and the buffers that are saved, tied ones once."""
     seen: set[int] = set()
-    unsaved = {
-        f"{prefix}.{name}".lstrip(".")
-        for prefix, child in module.named_modules()
-        for name in child._non_persistent_buffers_set  # torch has no public name for it
-    }
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if name not in unsaved and id(tensor) not in seen:
+    for name, tensor in [*module.named_parameters(), *saved_buffers(module)]:
+        if id(tensor) not in seen:
             seen.add(id(tensor))
             yield name, tensor.detach()
