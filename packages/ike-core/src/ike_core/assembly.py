@@ -201,7 +201,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         vocabulary=vocabulary,
         saved_model=models.saved(module, engine, setup.tokenizer),
         stateful=stateful,
-        start=take_up(setup.store, setup.opened.step, engine, stateful, setup.world),
+        start=take_up(setup, engine, stateful),
     )
     for schedule in parts.schedules.values():
         schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step

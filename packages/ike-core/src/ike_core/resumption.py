@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ike_core.errors import CheckpointError
-from ike_core.interfaces import CheckpointStore, Engine, SavedState, Stateful, World
+from ike_core.interfaces import Engine, SavedState, Stateful
 from ike_core.json_lines import LOG_FILE
 from ike_core.progress import Progress
+from ike_core.run_setup import RunSetup
 
 SUPERSEDED = "log.superseded.jsonl"
 """Lines of steps that were made again from an earlier one."""
@@ -29,10 +30,17 @@ def saved_state(engine: Engine, parts: Mapping[str, Stateful]) -> SavedState:
     )
 
 
-def take_up(
-    store: CheckpointStore | None, step: Path | None, engine: Engine, parts: Mapping[str, Stateful], world: World
-) -> Progress:
+def take_up(setup: RunSetup, engine: Engine, parts: Mapping[str, Stateful]) -> Progress:
     """Collective: weights, moments and parts become those of the step; how far it was. From nothing: the start."""
+    progress = _restored(setup, engine, parts)
+    if setup.world.is_first:
+        supersede(setup.folder, progress.step if progress.step else -1)  # what a start from zero says of step 0, too
+    setup.world.synchronize()
+    return progress
+
+
+def _restored(setup: RunSetup, engine: Engine, parts: Mapping[str, Stateful]) -> Progress:
+    store, step = setup.store, setup.opened.step
     if store is None or step is None:
         return Progress()
     loaded = store.load(step)
@@ -43,9 +51,6 @@ def take_up(
     engine.restore(loaded.fragments)
     for name, part in parts.items():
         part.restore(loaded.parts[name])
-    if world.is_first:
-        supersede(step.parent, loaded.progress.step)
-    world.synchronize()
     return loaded.progress
 
 
