@@ -38,12 +38,12 @@ def run(name: str, *overrides: str, objective: Any = None, cut_after: int = 0) -
     return made.parts.setup.folder
 
 
-def twice(name: str, stage: int, new_objective: Any) -> None:
+def twice(name: str, stage: int, *more: str, new_objective: Any = None) -> None:
     """Whole, and cut short twice: after its second save, and before the next."""
-    keys = (f"engine.zero_stage={stage}",) + (() if new_objective else ('objective.uses="ike_tasks:SFT"',))
+    keys = (f"engine.zero_stage={stage}", *more) + (() if new_objective else ('objective.uses="ike_tasks:SFT"',))
     made = new_objective or (lambda: None)
     run(f"whole-{name}", *keys, objective=made())
-    folders = [run(f"cut-{name}", *keys, objective=made(), cut_after=step) for step in (0 + 1, 4, 5)]
+    folders = [run(f"cut-{name}", *keys, objective=made(), cut_after=step) for step in (1, 4, 5)]
     folders.append(run(f"cut-{name}", *keys, objective=made()))
     FOUND[name] = [folder.name for folder in folders]
 
@@ -60,9 +60,10 @@ def moved(name: str, source: str, *stages: int) -> None:
 
 def main() -> None:
     for stage in range(4):
-        twice(f"sft-{stage}", stage, None)
+        twice(f"sft-{stage}", stage)
     for stage in (1, 3):
-        twice(f"coupled-{stage}", stage, AboveItsMean)
+        twice(f"bf16-{stage}", stage, 'engine.precision="bf16"')
+    twice("coupled-2", 2, new_objective=AboveItsMean)
     moved("moved", "3", 0, 2, 1)
     run("left", "engine.zero_stage=3", 'objective.uses="ike_tasks:SFT"', cut_after=5)
     (FOLDER / "found.json").write_text(json.dumps(FOUND))

@@ -4,9 +4,8 @@ The ranks meet; rank 0 names the run and every rank receives the name, before an
 the engine's context; data, which wants to know the model's positions; the engine; and last what rests on all of these.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,8 +24,7 @@ from ike_core.examples import AnyExample
 from ike_core.feed import Feed
 from ike_core.frozen_models import FrozenModels, require_frozen
 from ike_core.hooks import Hooks
-from ike_core.identity import tell_saved
-from ike_core.interfaces import CheckpointStore, Dataset, Engine, SavedModel, Stateful, StepObjective, World
+from ike_core.interfaces import Dataset, Engine, SavedModel, Stateful, StepObjective, World
 from ike_core.mixed_dataset import MixedDataset
 from ike_core.mixing import Mixture
 from ike_core.models import ModelBuilder, schedules
@@ -35,10 +33,11 @@ from ike_core.ordering import Ordering
 from ike_core.padded_fit import check_padded
 from ike_core.precomputing import precompute
 from ike_core.progress import Progress
-from ike_core.resumption import saved_state, stateful_parts, take_up
+from ike_core.resumption import stateful_parts, take_up
 from ike_core.run_setup import RunSetup, set_up
 from ike_core.self_check import check_cut
 from ike_core.shares import order_of
+from ike_core.spoken import name_of
 from ike_core.trackers import Trackers
 from ike_core.user_code import save_user_code
 
@@ -131,25 +130,12 @@ class TrainingParts:
     def peak_memory(self) -> int:
         return int(runtime("modules:peak_memory")(self.world.device))
 
-    def save(self, progress: Progress, *, final: bool) -> Path | None:
-        """Collective: the step's folder; None without a checkpoint part."""
-        store: CheckpointStore | None = self.setup.store
-        if store is None:
-            return None
-        model = self.saved_model if store.exports(final=final) else None
-        state = saved_state(self.engine, self.stateful)
-        facts = {"fingerprint": self.config.fingerprint(), "versions": self.setup.versions}
-        folder = store.save(self.setup.folder, model=model, state=state, progress=progress, final=final, facts=facts)
-        tell_saved(folder, self.world)
-        self.trackers.say(f"saved {folder}")
-        return folder
-
 
 def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     """Collective: everything, or an error that every rank raises."""
     config = pipeline.config if pipeline.config is not None else load_config()
     check_files("train", config)
-    setup = set_up(config, model=pipeline.model, trains=True)
+    setup = set_up(config, model=pipeline.model, given=_given(pipeline), trains=True)
     objectives = ObjectiveBuilder(config, setup.tokenizer, pipeline.train_forward_step_fn, pipeline.collate_fn)
     evaluations = EvaluationBuilder(config, setup.tokenizer, pipeline.evaluation_step_fn)
     objective = objectives.objective()
@@ -209,6 +195,12 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     save_user_code(setup)
     setup.start_trackers(parts.steps)
     return parts
+
+
+def _given(pipeline: "TrainingPipeline") -> Sequence[str]:
+    """What was given in Python in place of settings, by name: as much as can be said of it."""
+    given = (pipeline.model, pipeline.train_forward_step_fn, pipeline.collate_fn, pipeline.optimizer)
+    return ["" if part is None else name_of(part) for part in given]
 
 
 def _order(config: Config, dataset: Dataset) -> tuple[Ordering | Mixture, int]:

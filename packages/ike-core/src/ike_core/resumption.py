@@ -3,13 +3,17 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ike_core.errors import CheckpointError
+from ike_core.identity import tell_saved
 from ike_core.interfaces import Engine, SavedState, Stateful
 from ike_core.json_lines import LOG_FILE
 from ike_core.progress import Progress
 from ike_core.run_setup import RunSetup
+
+if TYPE_CHECKING:
+    from ike_core.assembly import TrainingParts
 
 SUPERSEDED = "log.superseded.jsonl"
 """Lines of steps that were made again from an earlier one."""
@@ -21,13 +25,31 @@ def stateful_parts(objective: Any, hooks: Mapping[str, Any]) -> dict[str, Statef
     return {name: part for name, part in named.items() if isinstance(part, Stateful)}
 
 
-def saved_state(engine: Engine, parts: Mapping[str, Stateful]) -> SavedState:
+def _saved_state(engine: Engine, parts: Mapping[str, Stateful]) -> SavedState:
     """What a checkpoint part keeps of this moment."""
     return SavedState(
         fragments=engine.fragments,
         counters=engine.counters,
         parts={name: part.state() for name, part in parts.items()},
     )
+
+
+def save_step(parts: "TrainingParts", progress: Progress, *, final: bool) -> Path | None:
+    """Collective: the step's folder; None without a checkpoint part."""
+    setup = parts.setup
+    if setup.store is None:
+        return None
+    folder = setup.store.save(
+        setup.folder,
+        model=parts.saved_model if setup.store.exports(final=final) else None,
+        state=_saved_state(parts.engine, parts.stateful),
+        progress=progress,
+        final=final,
+        facts={"fingerprint": parts.config.fingerprint(), "versions": setup.versions},
+    )
+    tell_saved(folder, setup.world)
+    setup.trackers.say(f"saved {folder}")
+    return folder
 
 
 def take_up(setup: RunSetup, engine: Engine, parts: Mapping[str, Stateful]) -> Progress:

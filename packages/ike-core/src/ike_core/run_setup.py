@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
@@ -17,6 +18,7 @@ from ike_core.door import runtime
 from ike_core.errors import ConfigError
 from ike_core.identity import own_run, tell_launcher
 from ike_core.interfaces import CheckpointStore, EnginePart, OpenedRun, RunFacts, Tokenizer, World
+from ike_core.settings_file import write_settings
 from ike_core.trackers import Trackers
 
 PACKAGES = ("ike-core", "torch", "deepspeed", "transformers")
@@ -70,8 +72,11 @@ class RunSetup:
         )
 
 
-def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
-    """Collective: the ranks meet, agree on their settings, and share an id and a folder."""
+def set_up(config: Config, *, model: Any, trains: bool, given: Sequence[str] = ()) -> RunSetup:
+    """Collective: the ranks meet, agree on their settings, and share an id and a folder.
+
+    `given`: names of what replaces settings, and so tells one experiment from another as they do.
+    """
     engine_part: EnginePart = config.engine.part.build()
     engine_part.check(precision=config.engine.precision)
     world = engine_part.start()
@@ -81,12 +86,12 @@ def set_up(config: Config, *, model: Any, trains: bool) -> RunSetup:
     store: CheckpointStore | None = None
     if config.checkpoint is not None and _is_there(config.checkpoint):
         store = config.checkpoint.build()
-    identity = config.identity_fingerprint() if trains else ""
+    identity = "-".join([config.identity_fingerprint(), *filter(None, given)]) if trains else ""
     opened = (own_run if store is None else store.open_run)(config.run.name, config.run.root, world, identity=identity)
     folder = config.run.root / opened.file_id
     tell_launcher(folder, world)
     if world.is_first:
-        (folder / "config.toml").write_text(config.to_toml())
+        write_settings(folder, config, after=opened.step.name if opened.step else "")
     trackers = Trackers({name: partial(tracker.build) for name, tracker in config.trackers.items()}, world)
     if store is None and config.checkpoint is not None:
         trackers.say(

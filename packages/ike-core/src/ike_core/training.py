@@ -22,6 +22,7 @@ from ike_core.not_finite import find_rows
 from ike_core.outputs import as_output
 from ike_core.progress import Progress, added
 from ike_core.randomness import key, mix
+from ike_core.resumption import save_step
 from ike_core.step_output import StepOutput
 from ike_core.tally import Tally, read
 
@@ -233,7 +234,7 @@ class TrainingPipeline:
 
     def save_checkpoint(self, *, final: bool = False) -> Path | None:
         """Collective: this step's folder, or None where the run has no checkpoint part."""
-        folder = self.parts.save(self.progress, final=final)
+        folder = save_step(self.parts, self.progress, final=final)
         if folder is not None:
             self.parts.hooks.after_save(folder, self.context(self.progress.step))
         return folder
