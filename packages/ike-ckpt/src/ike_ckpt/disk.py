@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,19 @@ REPLACED = ".replaced"
 def partial_of(folder: Path) -> Path:
     """Where a folder is written before it has its name."""
     return folder.with_name(folder.name + PARTIAL)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Gives `<folder>.partial` to write into; on success it becomes `folder`, else it is gone. For one process."""
+    partial = partial_of(folder)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        put_in_place(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def put_in_place(folder: Path) -> None:

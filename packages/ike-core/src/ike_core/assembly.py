@@ -62,8 +62,6 @@ class TrainingParts:
     frozen: Mapping[str, Any]
     vocabulary: Vocabulary
     saved_model: SavedModel
-    stateful: Mapping[str, Stateful]
-    """What outlives a step, by its table."""
     start: Progress
     """How far the run was when it was taken up; the start of a new one."""
 
@@ -87,6 +85,11 @@ class TrainingParts:
     def is_coupled(self) -> bool:
         """Whether the loss couples the examples of a step."""
         return isinstance(self.objective, StepObjective)
+
+    @property
+    def stateful(self) -> Mapping[str, Stateful]:
+        """What outlives a step, by its table."""
+        return stateful_parts(self.objective, self.hooks.hooks)
 
     @property
     def forward(self) -> Forward:
@@ -164,7 +167,6 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     ordering, steps = _order(config, datasets.train)
     is_coupled = isinstance(objective, StepObjective)
     hooks = _hooks(pipeline, setup)
-    stateful = stateful_parts(objective, hooks.hooks)
     parts = TrainingParts(
         setup=setup,
         engine=engine,
@@ -186,8 +188,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         frozen=frozen,
         vocabulary=vocabulary,
         saved_model=models.saved(module, engine, setup.tokenizer),
-        stateful=stateful,
-        start=take_up(setup, engine, stateful),
+        start=take_up(setup, engine, stateful_parts(objective, hooks.hooks)),
     )
     for schedule in parts.schedules.values():
         schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step

@@ -1,16 +1,32 @@
-"""Which rows made a step's loss not finite: its examples again, one by one, without gradient."""
+"""A step that is not finite: which rows made it so (its examples again, one by one), and whether the run goes on."""
 
 import math
 from typing import TYPE_CHECKING
 
+from ike_core.errors import TrainingError
 from ike_core.examples import AnyExample
 from ike_core.feed import MicroBatch, Step
+from ike_core.interfaces import StepReport
 
 if TYPE_CHECKING:
     from ike_core.assembly import TrainingParts
 
 SHOWN = 5
 """Rows that the message names."""
+
+
+def tell(parts: "TrainingParts", step: Step, report: StepReport, *, skipped: int) -> None:
+    """Collective: stops with the rows named, or skips within the budget. The weights are as before the step.
+
+    `skipped`: steps that were such, this one included.
+    """
+    policy, norm = parts.policy, float(report.update.grad_norm)
+    what = f"step {report.step}: the gradient norm is {norm}, so the update was not kept; {find_rows(parts, step)}"
+    if policy.on_nonfinite == "stop":
+        raise TrainingError(f'{what}; engine.on_nonfinite = "skip" would go on without such steps')
+    if skipped > policy.skip_budget:
+        raise TrainingError(f"{what}; {skipped} steps were such, and engine.skip_budget = {policy.skip_budget}")
+    parts.trackers.say(f"{what}; skipped, {skipped} of engine.skip_budget = {policy.skip_budget}")
 
 
 def find_rows(parts: "TrainingParts", step: Step) -> str:

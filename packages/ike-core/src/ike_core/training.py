@@ -18,7 +18,7 @@ from ike_core.examples import AnyExample
 from ike_core.feed import CutStep, MicroBatch, Step
 from ike_core.interfaces import StepObjective, StepReport
 from ike_core.misuse import check_config, no_weight, step_report
-from ike_core.not_finite import find_rows
+from ike_core.not_finite import tell
 from ike_core.outputs import as_output
 from ike_core.progress import Progress, added
 from ike_core.randomness import key, mix
@@ -98,7 +98,7 @@ class TrainingPipeline:
             self.progress = self._after(step, report)
             parts.hooks.after_update(report, self.context(step.step))
             if not report.update.applied:
-                self._not_finite(step, report)
+                tell(parts, step, report, skipped=self.progress.skipped)
             loss = self._record(report, parts.cadence.due(report.step, last=report.step == parts.steps))
         if self.progress.sources:
             parts.trackers.say(self.progress.mix())
@@ -238,17 +238,3 @@ class TrainingPipeline:
         if folder is not None:
             self.parts.hooks.after_save(folder, self.context(self.progress.step))
         return folder
-
-    def _not_finite(self, step: Step, report: StepReport) -> None:
-        """Collective: stops with the rows named, or skips within the budget. The weights are as before the step."""
-        parts, policy = self.parts, self.parts.policy
-        rows = find_rows(parts, step)
-        norm = float(report.update.grad_norm)
-        what = f"step {report.step}: the gradient norm is {norm}, so the update was not kept; {rows}"
-        if policy.on_nonfinite == "stop":
-            raise TrainingError(f'{what}; engine.on_nonfinite = "skip" would go on without such steps')
-        if self.progress.skipped > policy.skip_budget:
-            raise TrainingError(
-                f"{what}; {self.progress.skipped} steps were such, and engine.skip_budget = {policy.skip_budget}"
-            )
-        parts.trackers.say(f"{what}; skipped, {self.progress.skipped} of engine.skip_budget = {policy.skip_budget}")
