@@ -191,7 +191,7 @@ class Rows:
 PROMISED = """
 run.tags run.notes data.valid.helpful.cadence
 engine.offload length.patience evaluate.answers.output inference.cadence inference.processor inference.max_tokens
-inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better checkpoint.resume launch.hosts
+inference.too_long checkpoint.keep_best checkpoint.monitor checkpoint.better launch.hosts
 launch.hostfile launch.slurm.partition launch.env.NCCL_DEBUG
 """.split()
 """Keys that the design has and no code yet."""
