@@ -165,7 +165,6 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     check_padded(datasets.by_name, batches.ceiling, setup.world)
     batches = precompute(setup, frozen, datasets, batches, engine.place)
     ordering, steps = _order(config, datasets.train)
-    is_coupled = isinstance(objective, StepObjective)
     hooks = _hooks(pipeline, setup)
     parts = TrainingParts(
         setup=setup,
@@ -175,7 +174,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
             datasets.train,
             ordering,
             batches,
-            widen=objective.widen if is_coupled else None,
+            widen=objective.widen if isinstance(objective, StepObjective) else None,
             source_of=datasets.train.source_of if isinstance(datasets.train, MixedDataset) else None,
         ),
         steps=steps,
