@@ -94,6 +94,7 @@ def test_every_recipe_is_whole_but_for_what_the_user_says(recipe: Path) -> None:
     said = {
         "sft": ['data.train.files=["chat.jsonl"]'],
         "dpo": ['data.train.files=["pairs.jsonl"]'],
+        "kto": ['data.train.files=["feedback.jsonl"]'],
         "quickstart": ["model.path=hub/name"],
     }
     said["generate"] = ["model.path=hub/name", 'inference.files=["asked.jsonl"]', "inference.output=answers.jsonl"]

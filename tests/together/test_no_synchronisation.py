@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ike_core import Batch, Comparison, Context, Example, Mean, Segment, StepOutput, TrainingPipeline, load_config
 from ike_core.cutting import Cut
-from ike_tasks import SFT, Distillation, device_attention, target_logprobs
+from ike_tasks import BCO, DPO, KTO, ORPO, SFT, CoupledDPO, Distillation, device_attention, target_logprobs
 
 aten = torch.ops.aten
 READS = {
@@ -118,6 +118,12 @@ TREES = [
     {"prompt": [15, 16], "answers": [[17, 18], [19]]},
 ]
 
+PAIRS = [
+    {"prompt": [3, 4, 5], "answers": [[6, 7], [8]]},
+    {"prompt": [9, 10], "answers": [[11], [12, 13]]},
+    {"prompt": [15, 16], "answers": [[17, 18], [19]]},
+]
+
 
 def cut(sizes: Sequence[int], ranks: int, ceiling: Any, rows: Any) -> Cut:
     """Three micro-batches, the one between them filler."""
@@ -180,7 +186,15 @@ def steps(pipeline: TrainingPipeline) -> Iterator[Any]:
 
 
 TEACHER = ('frozen.teacher.uses="ike_core.runtime:PretrainedModel"',)
+REFERENCE = ('frozen.reference.uses="ike_core.runtime:PretrainedModel"',)
 CASES = {
+    "DPO": (DPO(), PAIRS, REFERENCE),
+    "DPO, weighed": (DPO(loss={"sigmoid": 1.0, "discopop": 0.5}, ld_alpha=0.5, wpo=True), PAIRS, REFERENCE),
+    "DPO, precomputed": (DPO(), PAIRS, (*REFERENCE, "frozen.reference.precomputed=true")),
+    "coupled pairs": (CoupledDPO(loss={"aot": 1.0, "aot_unpaired": 1.0, "bco_pair": 1.0}), PAIRS, REFERENCE),
+    "KTO": (KTO(), PAIRS, REFERENCE),
+    "BCO": (BCO(), PAIRS, REFERENCE),
+    "ORPO": (ORPO(), PAIRS, ()),
     "SFT": (SFT(), ROWS, ()),
     "SFT, activations recomputed": (SFT(), ROWS, ("model.activation_checkpointing=true",)),
     "SFT, every option of its loss": (SFT(label_smoothing=0.1, z_loss=1e-4, dft=True), ROWS, ()),

@@ -50,6 +50,11 @@ class Distillation:
     sft_weight: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
     """Weight of the cross-entropy on what the rows say, at least 0."""
 
+    @property
+    def needs_frozen(self) -> tuple[str, ...]:
+        """A run without one of the teachers is refused before it starts."""
+        return tuple(self.teachers)
+
     def __call__(self, model: nn.Module, batch: Batch, context: Context) -> StepOutput:
         terms: dict[str, tuple[float, TokenLoss]] = {
             f"divergence/{name}": (weight, self._loss(name, batch, context)) for name, weight in self.teachers.items()
