@@ -165,7 +165,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
     check_padded(datasets.by_name, batches.ceiling, setup.world)
     batches = precompute(setup, frozen, datasets, batches, engine.place)
     ordering, steps = _order(config, datasets.train)
-    hooks = _hooks(pipeline, setup)
+    hooks = Hooks.of(config.hooks, pipeline.hooks, tokenizer=setup.tokenizer)
     parts = TrainingParts(
         setup=setup,
         engine=engine,
@@ -189,9 +189,7 @@ def assemble_training(pipeline: "TrainingPipeline") -> TrainingParts:
         saved_model=models.saved(module, engine, setup.tokenizer),
         start=take_up(setup, engine, stateful_parts(objective, hooks.hooks)),
     )
-    for schedule in parts.schedules.values():
-        schedule(0, parts.steps)  # one that does not fit the run's length says so before the first step
-    _check_cut(parts)
+    _check(parts)
     save_user_code(setup)
     setup.start_trackers(parts.steps)
     return parts
@@ -229,13 +227,10 @@ def _datasets(pipeline: "TrainingPipeline", setup: RunSetup, module: Any, evalua
     return builder.build(evaluations.objectives())
 
 
-def _hooks(pipeline: "TrainingPipeline", setup: RunSetup) -> Hooks:
-    own = {name: hook.build(tokenizer=setup.tokenizer) for name, hook in setup.config.hooks.items()}
-    return Hooks(own | dict(pipeline.hooks))
-
-
-def _check_cut(parts: TrainingParts) -> None:
-    """Collective: a line, or an error, where the loss would depend on the cut."""
+def _check(parts: TrainingParts) -> None:
+    """Collective: a line, or an error, where a schedule does not fit the run or the loss would depend on the cut."""
+    for schedule in parts.schedules.values():
+        schedule(0, parts.steps)
     if parts.is_coupled:
         return
     examples = two_examples(parts.feed.dataset, parts.feed.ordering, parts.feed.batches.ceiling)

@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 
+from ike_core.config.component import Component
 from ike_core.context import Context
 from ike_core.errors import ConfigError
-from ike_core.interfaces import Engine, StepReport
+from ike_core.interfaces import Engine, StepReport, Tokenizer
 
 MOMENTS = ("before_training", "before_update", "after_update", "after_evaluate", "after_save")
 Call = Callable[..., None]
@@ -22,6 +23,11 @@ class Hooks:
     hooks: Mapping[str, Any]
     """By the name of their table; ConfigError for one that no moment would ever call."""
     _calls: Mapping[str, tuple[tuple[str, Call], ...]] = attrs.field(init=False, repr=False)
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Component], given: Mapping[str, Any], *, tokenizer: Tokenizer | None) -> "Hooks":
+        """Those of `[hooks]`, built, then those that Python gave."""
+        return cls({name: table.build(tokenizer=tokenizer) for name, table in tables.items()} | dict(given))
 
     @_calls.default
     def _find_calls(self) -> Mapping[str, tuple[tuple[str, Call], ...]]:
