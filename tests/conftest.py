@@ -3,11 +3,17 @@
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+sys.path.append(str(Path(__file__).parent))  # for `from ranks import Ranks`, here and in tests
+
+from ranks import Ranks
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -30,6 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not any("gpu" in item.path.parts for item in items):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["DS_ACCELERATOR"] = "cpu"
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """`ranks(2, "script.py", "word", deadline_seconds=60)`, where the subject is not how ranks are started."""
+    with Ranks() as ranks:
+        yield ranks
 
 
 @pytest.fixture(scope="session")

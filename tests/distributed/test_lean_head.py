@@ -1,11 +1,10 @@
 """Two ranks under ZeRO 0 to 3: what the lean head and `Generate` do there is what one process does.
 
-The file is its own worker: `python test_lean_head.py RANK FOLDER` is one rank, for all stages in one process group.
+The file is its own worker: `python test_lean_head.py FOLDER` is one rank, for all stages in one process group.
 """
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 import torch
+from ranks import Ranks
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -243,25 +243,10 @@ def work(rank: int, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, ranks: Ranks) -> list[dict[str, Any]]:
     """What each rank found, by stage."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    environment |= {"LOCAL_RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "0"}
-    logs = [(folder / f"{rank}.log").open("w+") for rank in range(RANKS)]
-    ranks = [
-        subprocess.Popen([sys.executable, __file__, str(rank), str(folder)], env=environment, stdout=log, stderr=log)
-        for rank, log in enumerate(logs)
-    ]
-    try:
-        for rank in ranks:
-            rank.wait(DEADLINE_SECONDS)
-    finally:
-        for rank in ranks:
-            rank.kill()
-    for rank, log in zip(ranks, logs, strict=True):
-        log.seek(0)
-        assert rank.returncode == 0, log.read()[-4000:]
+    ranks(RANKS, __file__, folder, deadline_seconds=DEADLINE_SECONDS).check()
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
@@ -289,4 +274,4 @@ def test_the_self_check_keeps_packed_rows_before_and_after_a_step(stage: int, fo
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]), Path(sys.argv[2]))
+    work(int(os.environ["RANK"]), Path(sys.argv[1]))

@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -37,11 +37,12 @@ def logged(run: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", BY_SETTINGS)
-def test_a_run_file_trains(name: str, stories: Path, tmp_path: Path) -> None:
-    ranks, *settings = BY_SETTINGS[name]
-    where = [str(setting).format(stories=stories) for setting in settings]
-    done = launch("train", EXAMPLES / f"{name}.toml", *where, "--ranks", str(ranks), cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_run_file_trains(name: str, stories: Path, tmp_path: Path, ranks: Ranks) -> None:
+    """The launcher's two steps: the parts are checked by one child, and then each rank is a worker."""
+    size, *settings = BY_SETTINGS[name]
+    layers = [EXAMPLES / f"{name}.toml", *[str(setting).format(stories=stories) for setting in settings]]
+    ranks(1, "-m", "ike_core.config.check", "train", *layers, cwd=tmp_path, deadline_seconds=120).check()
+    ranks(size, "-m", "ike_core.worker", "train", *layers, cwd=tmp_path, deadline_seconds=240).check()
     run = the_run(tmp_path)
     losses = [line["loss"] for line in logged(run) if "loss" in line]
     assert len(losses) == 4  # a step is half of the rows, and there are two epochs
@@ -50,14 +51,13 @@ def test_a_run_file_trains(name: str, stories: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BY_SCRIPT)
-def test_a_script_trains_and_saves_a_model(name: str, stories: Path, tmp_path: Path) -> None:
+def test_a_script_trains_and_saves_a_model(name: str, stories: Path, tmp_path: Path, ranks: Ranks) -> None:
     from transformers import AutoModelForCausalLM
 
-    ranks, settings = BY_SCRIPT[name]
+    size, settings = BY_SCRIPT[name]
     script, layer = EXAMPLES / f"{name}.py", EXAMPLES / settings
     where = f"user.base={stories}" if settings == "train.toml" else f"model.path={stories}"
-    done = launch("run", "--ranks", str(ranks), "--", sys.executable, script, layer, where, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ranks(size, script, layer, where, cwd=tmp_path, deadline_seconds=240).check()
     (saved,) = the_run(tmp_path).glob("step-*/model")
     model = AutoModelForCausalLM.from_pretrained(saved)
     assert sum(parameter.numel() for parameter in model.parameters()) == 260_032

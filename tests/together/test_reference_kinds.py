@@ -1,11 +1,11 @@
 """A reference as a frozen copy, as the policy with its adapter off, and precomputed: the same losses in runs."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks import Ranks
 
 from ike_core import ConfigError, TrainingError, TrainingPipeline, load_config
 from ike_core.interfaces import Stateful
@@ -49,17 +49,16 @@ def test_all_kinds_give_the_same_losses(objective: Any, adapter: list[str], stor
     assert found["default"][2][1] > 0
 
 
-def test_two_ranks_under_zero_3_share_the_work_and_see_the_same(stories: Path, tmp_path: Path) -> None:
+def test_two_ranks_under_zero_3_share_the_work_and_see_the_same(stories: Path, tmp_path: Path, ranks: Ranks) -> None:
     wanted = losses(stories, tmp_path / "alone", "batch.examples_per_step=6", objective=DPO(beta=0.5))
     settings = [
         f'model.path="{stories}"', f'run.root="{tmp_path / "ranks"}"', f'data.cache="{tmp_path / "other"}"',
         'objective.uses="ike_tasks:DPO"', "objective.beta=0.5", "engine.zero_stage=3", "length.steps=3",
         "batch.examples_per_step=6", PRECOMPUTED, *SGD, "~checkpoint",
     ]  # fmt: skip
-    command = ["ike-launch", "train", str(EXAMPLE), *settings, "--ranks", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "frozen.reference: log-probabilities of 12 answers computed" in done.stdout
+    command = ("-m", "ike_core.worker", "train", EXAMPLE, *settings)
+    done = ranks(2, *command, deadline_seconds=300, cwd=tmp_path).check()
+    assert "frozen.reference: log-probabilities of 12 answers computed" in done.stdout[0]
     (kept,) = (tmp_path / "other" / "frozen").iterdir()
     assert {file.name for file in kept.iterdir()} == {
         "index.safetensors",

@@ -5,7 +5,6 @@ The file is its own child, which trains and drops one pipeline an engine: `pytho
 
 import gc
 import json
-import subprocess
 import sys
 import weakref
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 import torch
+from ranks import Ranks
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ike_core import Example, TrainingPipeline, load_config
@@ -81,11 +81,10 @@ def kept(folder: Path, *overrides: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def found(tmp_path_factory: pytest.TempPathFactory, ranks: Ranks) -> dict[str, list[str]]:
     folder = tmp_path_factory.mktemp("two-runs")
     write(folder)
-    done = subprocess.run([sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ranks(1, __file__, folder, deadline_seconds=240).check()
     return json.loads((folder / "kept.json").read_text())
 
 

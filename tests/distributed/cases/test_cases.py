@@ -6,12 +6,11 @@ label 1; SGD with a learning rate of 1. The cases of one world size share a proc
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks import Ranks
 
 HERE = Path(__file__).parent
 DEADLINE_SECONDS = 300
@@ -64,29 +63,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ran(folder: Path, ranks: int) -> Found:
+def ran(ranks: Ranks, size: int, folder: Path) -> Found:
     """What the cases of this world size found."""
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
-    command += ["--rdzv-endpoint=127.0.0.1:0", str(HERE / "cases_rank.py"), str(folder)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-    assert done.returncode == 0, done.stderr[-8000:]
-    found: Found = json.loads((folder / f"found-{ranks}.json").read_text())
+    ranks(size, HERE / "cases_rank.py", folder, cwd=folder, deadline_seconds=DEADLINE_SECONDS).check()
+    found: Found = json.loads((folder / f"found-{size}.json").read_text())
     return found
 
 
 @pytest.fixture(scope="module")
-def one_rank(folder: Path) -> Found:
-    return ran(folder, 1)
+def one_rank(folder: Path, ranks: Ranks) -> Found:
+    return ran(ranks, 1, folder)
 
 
 @pytest.fixture(scope="module")
-def two_ranks(folder: Path) -> Found:
-    return ran(folder, 2)
+def two_ranks(folder: Path, ranks: Ranks) -> Found:
+    return ran(ranks, 2, folder)
 
 
 @pytest.fixture(scope="module")
-def four_ranks(folder: Path) -> Found:
-    return ran(folder, 4)
+def four_ranks(folder: Path, ranks: Ranks) -> Found:
+    return ran(ranks, 4, folder)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

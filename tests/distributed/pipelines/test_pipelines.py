@@ -1,13 +1,12 @@
 """Runs on two ranks under DeepSpeed, all in one process group; one rank is the yardstick where there is none better."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ranks import Ranks
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -54,14 +53,11 @@ log = { steps = 1 }
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path, stories: Path) -> dict[int, dict[str, Any]]:
+def found(folder: Path, stories: Path, ranks: Ranks) -> dict[int, dict[str, Any]]:
     """What each world size found, by the number of ranks."""
-    for ranks in (2, 1):
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
-        command += ["--rdzv-endpoint=127.0.0.1:0", str(HERE / "pipelines_rank.py"), str(folder), str(stories)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-        assert done.returncode == 0, done.stderr[-8000:]
-    return {ranks: json.loads((folder / f"found-{ranks}.json").read_text()) for ranks in (1, 2)}
+    for size in (2, 1):
+        ranks(size, HERE / "pipelines_rank.py", folder, stories, deadline_seconds=DEADLINE_SECONDS).check()
+    return {size: json.loads((folder / f"found-{size}.json").read_text()) for size in (1, 2)}
 
 
 @STAGES

@@ -1,13 +1,12 @@
 """The same run again: cut short anywhere, on the same layout to the bit, on another to rounding."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ranks import Ranks
 from resumed_parts import MeanWeights
 from safetensors.torch import load_file
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.timeout(2 * DEADLINE_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, stories: Path) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, stories: Path, ranks: Ranks) -> Path:
     """Two ranks have run all there is to run."""
     folder = tmp_path_factory.mktemp("resume")
     draw = torch.Generator().manual_seed(5)
@@ -54,10 +53,7 @@ uses = "ike_ckpt:SafetensorsStore"
 export = "never"
 """
     )
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
-    command += ["--rdzv-endpoint=127.0.0.1:0", str(HERE / "resumed_rank.py"), str(folder), str(stories)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-    assert done.returncode == 0, done.stderr[-8000:]
+    ranks(2, HERE / "resumed_rank.py", folder, stories, deadline_seconds=DEADLINE_SECONDS).check()
     return folder
 
 

@@ -7,13 +7,12 @@ computes each example alone. Cells of one world size share a process group.
 import itertools
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ranks import Ranks
 from reference import Reference, train
 from safetensors.torch import load_file
 from torch import Tensor
@@ -138,17 +137,14 @@ def reference(models: dict[str, Path]) -> References:
     return References(models)
 
 
-def run_cells(cells: list[dict[str, Any]], ranks: int, folder: Path, patch: str = "") -> None:
-    """All cells of a world size in one process group; raises with the ranks' output where one fails."""
+def run_cells(ranks: Ranks, size: int, cells: list[dict[str, Any]], folder: Path, patch: str = "") -> None:
+    """All cells of a world size in one process group; fails with the ranks' output where one fails."""
     (folder / "cells.json").write_text(json.dumps(cells))
     (folder / "grid.py").write_text(
         f"import runpy, sys\nsys.path.insert(0, {str(HERE)!r})\n{patch}\n"
         f"runpy.run_path({str(HERE / 'grid_rank.py')!r}, run_name='__main__')\n"
     )
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
-    command += ["--rdzv-endpoint=127.0.0.1:0", str(folder / "grid.py"), str(folder / "cells.json"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-    assert done.returncode == 0, done.stderr[-6000:] + done.stdout[-2000:]
+    ranks(size, folder / "grid.py", folder / "cells.json", folder, deadline_seconds=DEADLINE_SECONDS).check()
 
 
 def cell_of(setting: Any, folder: Path, models: dict[str, Path]) -> dict[str, Any]:
@@ -184,11 +180,11 @@ def check(setting: Any, folder: Path, reference: Reference, *, losses: float, ch
     assert difference(reference, load_file(folder / f"{name}.safetensors")) < change
 
 
-def check_grid(grid: list[Any], folder: Path, models: dict[str, Path], reference: References) -> None:
+def check_grid(ranks: Ranks, grid: list[Any], folder: Path, models: dict[str, Path], reference: References) -> None:
     wrong = []
-    for ranks in (1, 2):
-        mine = [setting for setting in grid if setting[0] == ranks and setting[-1] in models]
-        run_cells([cell_of(setting, folder, models) for setting in mine], ranks, folder)
+    for size in (1, 2):
+        mine = [setting for setting in grid if setting[0] == size and setting[-1] in models]
+        run_cells(ranks, size, [cell_of(setting, folder, models) for setting in mine], folder)
         for setting in mine:
             try:
                 check(
@@ -205,21 +201,23 @@ def check_grid(grid: list[Any], folder: Path, models: dict[str, Path], reference
 
 @pytest.mark.timeout(2 * DEADLINE_SECONDS)
 def test_slicing_a_step_differently_does_not_change_the_update(
-    folder: Path, models: dict[str, Path], reference: References
+    ranks: Ranks, folder: Path, models: dict[str, Path], reference: References
 ) -> None:
     """DeepSpeed in float32, every pair of settings once."""
-    check_grid(pairwise(GRID), folder, models, reference)
+    check_grid(ranks, pairwise(GRID), folder, models, reference)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(8 * DEADLINE_SECONDS)
-def test_the_whole_grid_of_slicings_agrees(folder: Path, models: dict[str, Path], reference: References) -> None:
-    check_grid(GRID, folder, models, reference)
+def test_the_whole_grid_of_slicings_agrees(
+    ranks: Ranks, folder: Path, models: dict[str, Path], reference: References
+) -> None:
+    check_grid(ranks, GRID, folder, models, reference)
 
 
 @pytest.mark.timeout(DEADLINE_SECONDS)
 def test_the_plain_engine_is_the_reference_in_float64(
-    folder: Path, models: dict[str, Path], reference: References, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, folder: Path, models: dict[str, Path], reference: References, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loss, gradient norm and every tensor's change to 1e-9, with RMSNorm lifted on both sides."""
     from parts import lift_norms
@@ -243,7 +241,7 @@ def test_the_plain_engine_is_the_reference_in_float64(
         plain = ['engine.uses="ike_core.runtime:PlainTorch"', 'engine.precision="fp64"', "engine.clip_norm=0.0"]
         cell["overrides"] = [o for o in cell["overrides"] if "zero_stage" not in o] + plain
         cells.append(cell | {"dtype": "float64"})
-    run_cells(cells, 1, folder)
+    run_cells(ranks, 1, cells, folder)
     lifted = References(models)
     for setting in settings:
         check(setting, folder, lifted(setting[6], setting[4], setting[5]), losses=1e-9, change=1e-9)
@@ -273,13 +271,13 @@ TrainingPipeline._undivided = lambda self, *step: right(self, *step) / self.part
 
 @pytest.mark.parametrize("broken", BREAKS)
 def test_the_grid_sees_it_when_the_division_is_wrong(
-    broken: str, folder: Path, models: dict[str, Path], reference: References
+    broken: str, ranks: Ranks, folder: Path, models: dict[str, Path], reference: References
 ) -> None:
     """Each break shows in the gradient norm and in the weights, under SGD."""
     setting = (2, "2x5", "packed", 1, "sft", "sgd", "seeded")
     out = folder / broken.replace(" ", "-")
     out.mkdir()
-    run_cells([cell_of(setting, folder, models)], 2, out, patch=BREAKS[broken])
+    run_cells(ranks, 2, [cell_of(setting, folder, models)], out, patch=BREAKS[broken])
     name = "-".join(map(str, setting))
     right = reference("seeded", "sft", "sgd")
     steps = json.loads((out / f"{name}.json").read_text())
