@@ -1,5 +1,6 @@
 """`code/` in the run folder: the user's modules that the run was made of, and where their repository stood."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,11 @@ def save_user_code(setup: RunSetup) -> None:
 
 
 def _modules_under(root: Path) -> list[Path]:
-    files = (
-        Path(module.__file__)
-        for module in list(sys.modules.values())
-        if hasattr(module, "__file__") and module.__file__
-    )
-    installed = {"site-packages", "dist-packages"}
-    return sorted({f for f in files if f.suffix == ".py" and f.is_relative_to(root) and not installed & set(f.parts)})
+    # By the start of the string: there are thousands of modules, and a Path of each takes 0.04 s.
+    folder = os.path.join(root, "")
+    named = (getattr(module, "__file__", None) or "" for module in list(sys.modules.values()))
+    files = {Path(name) for name in named if name.startswith(folder) and name.endswith(".py")}
+    return sorted(file for file in files if not {"site-packages", "dist-packages"} & set(file.parts))
 
 
 def _save_git(folder: Path, code: Path) -> None:
